@@ -1,0 +1,468 @@
+//! Recognises handwritten digits with a small trained network, whose forward pass is captured once
+//! and replayed for every batch of images.
+//!
+//! ```text
+//! cargo run --release --example digits
+//! ```
+//!
+//! It runs on the host, so it needs no GPU. Read [`forward`] and [`capture`] first: they are all
+//! that a program has to do. The rest tries the graph on 597 images and compares it, bit by bit and
+//! in time, with the eager pass: the same commands issued one by one. On the host the two take
+//! nearly the same time, for there is no driver whose work a graph could save.
+
+mod data;
+
+use std::env;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use graph_capture::host::{Commands, Host};
+use graph_capture::{Buffer, Error, Graph, NoCapture, Stream, read, read_write, write};
+
+/// Images in one pass.
+const BATCH: usize = 32;
+
+/// One pass through the network, from `network.input` to `network.predictions`.
+///
+/// Written once: it is the warm-up, the recording, and the eager pass.
+fn forward(commands: &Commands, network: &Network) -> Result<(), Error> {
+    let mut x = &network.input;
+    for layer in &network.layers {
+        let (inputs, outputs) = (layer.inputs, layer.outputs);
+        let (weights, bias, y) = (&layer.weights, &layer.bias, &layer.result);
+
+        commands.launch(
+            "product",
+            (read(x), read(weights), write(y)),
+            move |(x, weights, y)| product(inputs, outputs, x, weights, y),
+        )?;
+        commands.launch("bias", (read(bias), read_write(y)), |(bias, y)| {
+            add_bias(bias, y);
+        })?;
+        if layer.relu {
+            commands.launch("relu", read_write(y), relu)?;
+        }
+        x = y;
+    }
+    let digits = network.digits;
+    commands.launch(
+        "argmax",
+        (read(x), write(&network.predictions)),
+        move |(logits, predictions)| argmax(digits, logits, predictions),
+    )
+}
+
+/// Captures [`forward`]: runs it once for real, then records it. Each phase of the stream is a type
+/// of its own, so these calls compile in this order only.
+///
+/// It takes the three steps one by one to time them. Otherwise one call does them all:
+/// `stream.capture(|commands| forward(commands, network))`.
+fn capture(stream: Stream<NoCapture>, network: &Network) -> Result<Captured, Error> {
+    let started = Instant::now();
+    let stream = stream.prepare()?;
+    forward(&stream, network)?; // runs
+    stream.synchronize()?;
+    let warm_up = started.elapsed();
+
+    let started = Instant::now();
+    let stream = stream.begin()?;
+    forward(&stream, network)?; // is recorded, and does not run
+    let (stream, graph) = stream.end()?;
+    let recording = started.elapsed();
+
+    Ok(Captured {
+        stream,
+        graph,
+        warm_up,
+        recording,
+    })
+}
+
+struct Captured {
+    stream: Stream<NoCapture>,
+    graph: Graph,
+    warm_up: Duration,
+    recording: Duration,
+}
+
+/// The network in the memory of the device. The buffers stay the same from batch to batch: what
+/// the graph has recorded is to read and write these.
+struct Network {
+    input: Buffer<f32>,
+    layers: Vec<Layer>,
+    digits: usize,
+    predictions: Buffer<u32>,
+}
+
+struct Layer {
+    inputs: usize,
+    outputs: usize,
+    weights: Buffer<f32>,
+    bias: Buffer<f32>,
+    result: Buffer<f32>,
+    /// Whether ReLU follows.
+    relu: bool,
+}
+
+impl Network {
+    fn upload(stream: &Stream<NoCapture>, weights: &data::Weights) -> Result<Self, Error> {
+        let count = weights.layers.len();
+        let layer = |(index, layer): (usize, &data::Layer)| {
+            Ok(Layer {
+                inputs: layer.inputs,
+                outputs: layer.outputs,
+                weights: stream.upload(&layer.weights)?,
+                bias: stream.upload(&layer.bias)?,
+                result: stream.alloc(BATCH * layer.outputs)?,
+                relu: index + 1 < count,
+            })
+        };
+        Ok(Self {
+            input: stream.alloc(BATCH * weights.layers.first().map_or(0, |layer| layer.inputs))?,
+            layers: (weights.layers.iter().enumerate())
+                .map(layer)
+                .collect::<Result<_, Error>>()?,
+            digits: weights.layers.last().map_or(0, |layer| layer.outputs),
+            predictions: stream.alloc(BATCH)?,
+        })
+    }
+
+    /// What the last layer gives: a value for each digit, the largest for the likeliest.
+    fn logits(&self) -> &Buffer<f32> {
+        self.layers
+            .last()
+            .map_or(&self.input, |layer| &layer.result)
+    }
+}
+
+// The kernels. They see the buffers as slices, and sum in a fixed order.
+
+/// `y = x * weights`, for each image of the batch.
+fn product(inputs: usize, outputs: usize, x: &[f32], weights: &[f32], y: &mut [f32]) {
+    for (x, y) in x.chunks_exact(inputs).zip(y.chunks_exact_mut(outputs)) {
+        y.fill(0.0);
+        // Outputs innermost: neighbours in memory, so the compiler makes vectors of them.
+        for (x, weights) in x.iter().zip(weights.chunks_exact(outputs)) {
+            for (y, weight) in y.iter_mut().zip(weights) {
+                *y += x * weight;
+            }
+        }
+    }
+}
+
+fn add_bias(bias: &[f32], y: &mut [f32]) {
+    for y in y.chunks_exact_mut(bias.len()) {
+        for (y, bias) in y.iter_mut().zip(bias) {
+            *y += bias;
+        }
+    }
+}
+
+fn relu(y: &mut [f32]) {
+    for y in y {
+        *y = y.max(0.0);
+    }
+}
+
+/// The index of the largest, the first one if several are equal.
+fn argmax(digits: usize, logits: &[f32], predictions: &mut [u32]) {
+    for (logits, prediction) in logits.chunks_exact(digits).zip(predictions) {
+        let mut largest = f32::NEG_INFINITY;
+        for (digit, &logit) in (0..).zip(logits) {
+            if logit > largest {
+                (largest, *prediction) = (logit, digit);
+            }
+        }
+    }
+}
+
+// The trial.
+
+type Problem = Box<dyn std::error::Error>;
+
+fn run(options: &Options) -> Result<Report, Problem> {
+    let (weights, images) = data::load(&options.data)?;
+
+    let device = Host::new();
+    let stream = device.stream()?;
+    let network = Network::upload(&stream, &weights)?;
+    let mut captured = capture(stream, &network)?;
+
+    let score = classify_all(&mut captured, &network, &images)?;
+    check_score(&score, &weights)?;
+    let passes = time_passes(&mut captured, &network)?;
+    Ok(Report {
+        score,
+        passes,
+        right_as_trained: weights.right,
+        captured,
+    })
+}
+
+struct Score {
+    images: usize,
+    right: usize,
+    /// Logits compared between the two passes.
+    compared: usize,
+}
+
+/// Classifies all images by replays, and again by eager passes.
+fn classify_all(
+    captured: &mut Captured,
+    network: &Network,
+    images: &data::Images,
+) -> Result<Score, Problem> {
+    let (stream, graph) = (&captured.stream, &mut captured.graph);
+    let mut score = Score {
+        images: images.labels.len(),
+        right: 0,
+        compared: 0,
+    };
+    let batches = images.pixels.chunks(BATCH * images.pixels_each);
+    for (pixels, labels) in batches.zip(images.labels.chunks(BATCH)) {
+        let input = scaled(pixels, network.input.len());
+        let replayed = classify(stream, network, &input, || graph.replay(stream))?;
+        let eager = classify(stream, network, &input, || forward(stream, network))?;
+        check_equal(&replayed, &eager)?;
+
+        score.compared += replayed.logits.len();
+        // The labels end where the padding of the last batch begins.
+        score.right += (labels.iter().zip(&replayed.predictions))
+            .filter(|&(&label, &prediction)| u32::from(label) == prediction)
+            .count();
+    }
+    Ok(score)
+}
+
+/// Pixels as the network was trained on, from 0 to 1, with blank images up to `len`.
+fn scaled(pixels: &[u8], len: usize) -> Vec<f32> {
+    let brightest = f32::from(data::BRIGHTEST);
+    let mut input: Vec<_> = (pixels.iter())
+        .map(|&pixel| f32::from(pixel) / brightest)
+        .collect();
+    input.resize(len, 0.0);
+    input
+}
+
+struct Answer {
+    logits: Vec<f32>,
+    predictions: Vec<u32>,
+}
+
+/// Puts `input` through the network by `pass`, replayed or eager.
+fn classify(
+    stream: &Stream<NoCapture>,
+    network: &Network,
+    input: &[f32],
+    pass: impl FnOnce() -> Result<(), Error>,
+) -> Result<Answer, Error> {
+    stream.write(&network.input, input)?;
+    // Wiped, so that no pass can shine with the answer of the one before.
+    stream.fill(network.logits(), f32::NAN)?;
+    stream.fill(&network.predictions, u32::MAX)?;
+    pass()?;
+    Ok(Answer {
+        logits: stream.read(network.logits())?,
+        predictions: stream.read(&network.predictions)?,
+    })
+}
+
+fn check_equal(replayed: &Answer, eager: &Answer) -> Result<(), Problem> {
+    for (index, (replayed, eager)) in replayed.logits.iter().zip(&eager.logits).enumerate() {
+        if replayed.to_bits() != eager.to_bits() {
+            return Err(format!(
+                "logit {index} of a batch is {replayed:?} when replayed and {eager:?} when eager; \
+                 they must be equal bit for bit, so please report this"
+            )
+            .into());
+        }
+    }
+    if replayed.predictions != eager.predictions {
+        return Err(
+            "the replayed and the eager pass disagree on a digit; please report this".into(),
+        );
+    }
+    Ok(())
+}
+
+fn check_score(score: &Score, weights: &data::Weights) -> Result<(), Problem> {
+    let Score { images, right, .. } = *score;
+    if right != weights.right {
+        return Err(format!(
+            "{right} of {images} images are right, and {} were after training; \
+             use weights.bin and images.bin of one run of train.py",
+            weights.right
+        )
+        .into());
+    }
+    if right * 100 < images * 96 {
+        return Err(format!(
+            "{right} of {images} images are right, which is below 96 %; train the network better"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+struct Passes {
+    count: usize,
+    eager: Duration,
+    replayed: Duration,
+}
+
+/// Median times of the eager and the replayed pass. The two take turns, so that whatever else
+/// the machine does slows both.
+fn time_passes(captured: &mut Captured, network: &Network) -> Result<Passes, Error> {
+    const MOST: usize = 4_000;
+    const LONGEST: Duration = Duration::from_secs(1);
+
+    let (stream, graph) = (&captured.stream, &mut captured.graph);
+    let (mut eager, mut replayed) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
+    let started = Instant::now();
+    while eager.len() < MOST && (eager.is_empty() || started.elapsed() < LONGEST) {
+        eager.push(time_pass(stream, || forward(stream, network))?);
+        replayed.push(time_pass(stream, || graph.replay(stream))?);
+    }
+    Ok(Passes {
+        count: eager.len(),
+        eager: median(eager),
+        replayed: median(replayed),
+    })
+}
+
+fn time_pass(
+    stream: &Stream<NoCapture>,
+    pass: impl FnOnce() -> Result<(), Error>,
+) -> Result<Duration, Error> {
+    let started = Instant::now();
+    pass()?;
+    stream.synchronize()?;
+    Ok(started.elapsed())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
+}
+
+// What is printed.
+
+struct Report {
+    score: Score,
+    passes: Passes,
+    right_as_trained: usize,
+    captured: Captured,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (score, passes, captured) = (&self.score, &self.passes, &self.captured);
+        let (right, images) = (score.right, score.images);
+        let percent = 100.0 * right as f64 / images as f64;
+        let ratio = passes.eager.as_secs_f64() / passes.replayed.as_secs_f64();
+        let memory = captured.graph.memory();
+        let microseconds = |time: Duration| format!("{:.1}", 1e6 * time.as_secs_f64());
+        let median = format!("µs, median of {}", passes.count);
+
+        let mut row = |what: &str, value: &dyn fmt::Display, remark: &str| {
+            let row = format!("{what:<20}{value:>9}  {remark}");
+            writeln!(f, "{}", row.trim_end())
+        };
+        row("images", &images, &format!("in batches of {BATCH}"))?;
+        row(
+            "accuracy",
+            &format!("{right}/{images}"),
+            &format!("{percent:.2} % (as trained: {})", self.right_as_trained),
+        )?;
+        row("commands in a pass", &captured.graph.len(), "")?;
+        row("warm-up", &microseconds(captured.warm_up), "µs, once")?;
+        row("recording", &microseconds(captured.recording), "µs, once")?;
+        row("eager pass", &microseconds(passes.eager), &median)?;
+        row("replayed pass", &microseconds(passes.replayed), &median)?;
+        row("eager / replayed", &format!("{ratio:.2}"), "")?;
+        row(
+            "held by the graph",
+            &(memory.device_bytes + memory.host_bytes),
+            &format!("bytes, in {} buffers", memory.buffers),
+        )?;
+        row(
+            "replayed = eager",
+            &"yes",
+            &format!("bit for bit, all {} logits", score.compared),
+        )
+    }
+}
+
+// The command line.
+
+const USAGE: &str = "usage: digits [--data DIR] [--help]";
+const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits");
+
+struct Options {
+    data: PathBuf,
+    help: bool,
+}
+
+impl Options {
+    fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
+        let mut options = Self {
+            data: Path::new(DATA).into(),
+            help: false,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.to_str() {
+                Some("--data") => {
+                    let folder = arguments.next().ok_or("--data needs a folder")?;
+                    options.data = folder.into();
+                }
+                Some("--help" | "-h") => options.help = true,
+                _ => return Err(format!("unknown argument {argument:?}")),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn main() -> ExitCode {
+    let options = match Options::parse(env::args_os().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => return fail(2, &format!("{wrong}; {USAGE}")),
+    };
+    if options.help {
+        return print(&format!(
+            "{USAGE}\n\n\
+             Captures the forward pass of a small network once, and replays it on handwritten digits.\n\n  \
+             --data DIR  the folder of weights.bin and images.bin (default: {DATA})\n  \
+             --help      this text\n"
+        ));
+    }
+    match run(&options) {
+        Ok(report) => print(&report.to_string()),
+        Err(problem) => fail(1, &problem.to_string()),
+    }
+}
+
+/// Unlike `println!` it does not panic when the reader has gone, as `head` does.
+fn print(text: &str) -> ExitCode {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => fail(
+            1,
+            &format!("standard output: {error}; send it somewhere else"),
+        ),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// Says in one line what is wrong.
+fn fail(status: u8, problem: &str) -> ExitCode {
+    // A path may hold a line break.
+    let line = problem.replace(char::is_control, "?");
+    // If nobody listens, the status still tells.
+    let _ = writeln!(io::stderr(), "digits: {line}");
+    ExitCode::from(status)
+}

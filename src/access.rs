@@ -1,0 +1,155 @@
+//! What a launch says it reads and writes.
+
+use bytemuck::Pod;
+
+use crate::backend::Backend;
+use crate::memory::{Buffer, Span};
+
+/// How a command uses memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Only read.
+    Read,
+    /// Written, whatever it held.
+    Write,
+    /// Read and written.
+    ReadWrite,
+}
+
+impl Mode {
+    /// Whether it writes.
+    #[must_use]
+    pub fn writes(self) -> bool {
+        !matches!(self, Self::Read)
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::ReadWrite => "read_write",
+        }
+    }
+}
+
+/// An access that only reads. Made by [`read`].
+pub struct Read<'a, T, B: Backend>(pub(crate) &'a Buffer<T, B>);
+
+/// An access that only writes. Made by [`write()`].
+pub struct Write<'a, T, B: Backend>(pub(crate) &'a Buffer<T, B>);
+
+/// An access that reads and writes. Made by [`read_write`].
+pub struct ReadWrite<'a, T, B: Backend>(pub(crate) &'a Buffer<T, B>);
+
+/// The launch reads `buffer`.
+#[must_use]
+pub fn read<T: Pod, B: Backend>(buffer: &Buffer<T, B>) -> Read<'_, T, B> {
+    Read(buffer)
+}
+
+/// The launch writes `buffer`. A kernel may leave parts unwritten; they keep what they held.
+#[must_use]
+pub fn write<T: Pod, B: Backend>(buffer: &Buffer<T, B>) -> Write<'_, T, B> {
+    Write(buffer)
+}
+
+/// The launch reads and writes `buffer`.
+#[must_use]
+pub fn read_write<T: Pod, B: Backend>(buffer: &Buffer<T, B>) -> ReadWrite<'_, T, B> {
+    ReadWrite(buffer)
+}
+
+/// One access as the crate sees it: how, and which bytes.
+pub struct Use<'a, B: Backend> {
+    pub(crate) mode: Mode,
+    pub(crate) span: Span<'a, B>,
+}
+
+impl<'a, B: Backend> Use<'a, B> {
+    pub(crate) fn read(span: Span<'a, B>) -> Self {
+        Self {
+            mode: Mode::Read,
+            span,
+        }
+    }
+
+    pub(crate) fn write(span: Span<'a, B>) -> Self {
+        Self {
+            mode: Mode::Write,
+            span,
+        }
+    }
+}
+
+mod sealed {
+    use super::{Backend, Use};
+
+    pub trait Access<B: Backend> {
+        fn used(&self) -> Use<'_, B>;
+    }
+
+    pub trait Accesses<B: Backend> {
+        /// Calls `then` with the accesses in order.
+        fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R;
+    }
+}
+pub(crate) use sealed::{Access as SealedAccess, Accesses as SealedAccesses};
+
+/// One [`read`], [`write()`] or [`read_write`] of a buffer of backend `B`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an access to memory of `{B}`",
+    label = "say how the launch uses the buffer: `read(&x)`, `write(&x)` or `read_write(&x)`",
+    note = "the buffer must be of the backend that launches: `{B}`"
+)]
+pub trait Access<B: Backend>: SealedAccess<B> {}
+
+/// The accesses of one command: one [`Access`], or a tuple of one to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a list of accesses to memory of `{B}`",
+    label = "expected a tuple of one to eight `read(&x)`, `write(&x)` or `read_write(&x)`",
+    note = "each buffer must be of the backend that launches: `{B}`"
+)]
+pub trait Accesses<B: Backend>: SealedAccesses<B> {}
+
+macro_rules! access {
+    ($access:ident) => {
+        impl<T: Pod, B: Backend> SealedAccess<B> for $access<'_, T, B> {
+            fn used(&self) -> Use<'_, B> {
+                Use {
+                    mode: Mode::$access,
+                    span: self.0.span(),
+                }
+            }
+        }
+        impl<T: Pod, B: Backend> Access<B> for $access<'_, T, B> {}
+
+        impl<T: Pod, B: Backend> SealedAccesses<B> for $access<'_, T, B> {
+            fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R {
+                then(&[self.used()])
+            }
+        }
+        impl<T: Pod, B: Backend> Accesses<B> for $access<'_, T, B> {}
+    };
+}
+access!(Read);
+access!(Write);
+access!(ReadWrite);
+
+macro_rules! accesses {
+    ($($access:ident $place:tt),+) => {
+        impl<B: Backend, $($access: Access<B>),+> SealedAccesses<B> for ($($access,)+) {
+            fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R {
+                then(&[$(self.$place.used()),+])
+            }
+        }
+        impl<B: Backend, $($access: Access<B>),+> Accesses<B> for ($($access,)+) {}
+    };
+}
+accesses!(A 0);
+accesses!(A 0, C 1);
+accesses!(A 0, C 1, D 2);
+accesses!(A 0, C 1, D 2, E 3);
+accesses!(A 0, C 1, D 2, E 3, F 4);
+accesses!(A 0, C 1, D 2, E 3, F 4, G 5);
+accesses!(A 0, C 1, D 2, E 3, F 4, G 5, H 6);
+accesses!(A 0, C 1, D 2, E 3, F 4, G 5, H 6, I 7);

@@ -1,0 +1,213 @@
+//! What a driver must supply to be captured, and the tokens that keep its calls in order.
+//!
+//! The order of the phases is never a backend's business: the crate calls these functions in the
+//! order of the rules, and the two tokens, which only the crate can make, keep everyone else from
+//! calling them.
+
+use crate::captures::DeviceCaptures;
+use crate::error::Error;
+use crate::memory::Span;
+
+/// A driver that can be captured. `Self` is the handle of one device: a clone is the same device.
+///
+/// # Implementing it for a driver of your own
+///
+/// Supply the functions below, put one [`DeviceCaptures`] beside the device, implement
+/// [`OpenCalls`], and add the launches as an extension trait on [`Commands<Mine>`](crate::Commands), each a
+/// call of [`Commands::custom`](crate::Commands::custom). Phases, record, trace, memory that outlives its graph, and checks
+/// of devices and aliases come from the crate.
+///
+/// Functions that take a [`Call`] run the work, or record it while [`Call::is_recording`]. No
+/// function is called with a lock or a borrow of the crate held, but for the drop of a
+/// [`Memory`](Backend::Memory), which happens under the device's gate.
+pub trait Backend: Clone + Send + Sync + Sized + 'static {
+    /// One driver stream. It uses interior mutability, and is never used from two threads at once.
+    /// A stream is `Send` where this is. Dropping it retires the driver stream, whatever its state.
+    type Driver: 'static;
+
+    /// One allocation. Dropping it gives the memory back to the driver. The crate drops it only
+    /// while no window of the device is open (rule M5); on any thread.
+    type Memory: Send + Sync + 'static;
+
+    /// What a closed window yields: not yet executable.
+    type Recorded: 'static;
+
+    /// A sealed graph's executable form.
+    type Executable: Send + 'static;
+
+    /// The record of this device: the same for every clone of the handle (rule L13).
+    fn captures(&self) -> &DeviceCaptures<Self>;
+
+    /// Opens a driver stream.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn open(&self) -> Result<Self::Driver, Error>;
+
+    /// Arms the driver stream for a warm-up.
+    ///
+    /// # Errors
+    /// The driver's refusal. It must then be as it was.
+    fn prepare(t: Transition<'_, Self>) -> Result<(), Error>;
+
+    /// Opens the driver's window: from here on its commands are recorded.
+    ///
+    /// # Errors
+    /// The driver's refusal. [`abort`](Backend::abort) is called next.
+    fn begin(t: Transition<'_, Self>) -> Result<(), Error>;
+
+    /// Closes the driver's window, also when it returns an error.
+    ///
+    /// # Errors
+    /// The driver's refusal. [`in_window`](Backend::in_window) is asked next.
+    fn close(t: Transition<'_, Self>) -> Result<Self::Recorded, Error>;
+
+    /// Makes a closed window executable.
+    ///
+    /// # Errors
+    /// The driver's refusal. The recording is then lost.
+    fn seal(t: Transition<'_, Self>, recorded: Self::Recorded) -> Result<Self::Executable, Error>;
+
+    /// Gives up a capture in any state: disarms, closes an open window, drops what was recorded.
+    fn abort(t: Transition<'_, Self>);
+
+    /// Whether the driver stream is still in a window: asked after a `close` that failed and after
+    /// an `abort`. Where it is, the crate retires the driver stream and opens another (rule L3).
+    fn in_window(t: Transition<'_, Self>) -> bool;
+
+    /// Submits a sealed graph, without waiting for the device (rule L16). It is one submission: no
+    /// other work of the device falls between its nodes.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn replay(executable: &mut Self::Executable, t: Transition<'_, Self>) -> Result<(), Error>;
+
+    /// Waits until all work submitted to this driver stream is done.
+    ///
+    /// # Errors
+    /// What the work, or the wait, failed with.
+    fn synchronize(t: Transition<'_, Self>) -> Result<(), Error>;
+
+    /// Copies bytes of the device to the host, after all work submitted before. `into` is as long
+    /// as `from`.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn read(t: Transition<'_, Self>, from: Span<'_, Self>, into: &mut [u8]) -> Result<(), Error>;
+
+    /// Allocates `bytes` bytes, aligned to at least 16, of any content.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or the driver's refusal.
+    fn allocate(call: Call<'_, Self>, bytes: usize) -> Result<Self::Memory, Error>;
+
+    /// Copies bytes of the host to the device. `bytes` is as long as `to`, and may be gone when the
+    /// call returns: a recording keeps a copy of its own (rule M6).
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error>;
+
+    /// Copies between two allocations. The spans are of one length.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn copy(call: Call<'_, Self>, from: Span<'_, Self>, to: Span<'_, Self>) -> Result<(), Error>;
+
+    /// Repeats `pattern` over `to`, whose length is a multiple of the pattern's.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn fill(call: Call<'_, Self>, to: Span<'_, Self>, pattern: &[u8]) -> Result<(), Error>;
+}
+
+/// A backend whose captures may end on another thread than the one they began on.
+///
+/// Where it is missing, `Stream<Recording, B>` is not `Send`, and a recording that is carried to
+/// another thread, or held across an `.await` of a spawned task, does not compile.
+#[diagnostic::on_unimplemented(
+    message = "a recording on `{Self}` cannot move to another thread",
+    label = "this would carry an open window to another thread",
+    note = "the driver of `{Self}` closes a window only on the thread that opened it",
+    note = "end or abort the recording before it moves; a stream in phase `NoCapture` or `Prepared` may move"
+)]
+pub trait EndsAnywhere: Backend {}
+
+/// A backend that lets any crate issue commands of its own, through [`Commands::custom`](crate::Commands::custom).
+///
+/// Only the crate that owns the backend can implement it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` does not take custom commands",
+    label = "`custom` is for backends that implement `OpenCalls`",
+    note = "use the launches that the backend offers"
+)]
+pub trait OpenCalls: Backend {}
+
+/// Permission to run one transition, wait or replay on a driver stream. Made by the crate alone.
+pub struct Transition<'a, B: Backend> {
+    driver: &'a B::Driver,
+    device: &'a B,
+}
+
+impl<'a, B: Backend> Transition<'a, B> {
+    pub(crate) fn new(driver: &'a B::Driver, device: &'a B) -> Self {
+        Self { driver, device }
+    }
+
+    /// The driver stream.
+    #[must_use]
+    pub fn driver(&self) -> &'a B::Driver {
+        self.driver
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &'a B {
+        self.device
+    }
+}
+
+/// Permission to issue one command on a driver stream. Made by the crate alone, and no use for
+/// transitions.
+pub struct Call<'a, B: Backend> {
+    driver: &'a B::Driver,
+    device: &'a B,
+    recording: bool,
+}
+
+impl<'a, B: Backend> Call<'a, B> {
+    pub(crate) fn new(driver: &'a B::Driver, device: &'a B, recording: bool) -> Self {
+        Self {
+            driver,
+            device,
+            recording,
+        }
+    }
+
+    /// The same permission, for a command that takes two calls of the driver.
+    pub(crate) fn reborrow(&self) -> Self {
+        Self::new(self.driver, self.device, self.recording)
+    }
+
+    /// The driver stream.
+    #[must_use]
+    pub fn driver(&self) -> &'a B::Driver {
+        self.driver
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &'a B {
+        self.device
+    }
+
+    /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.recording
+    }
+}
+
+// A backend's author meets these in signatures alone; both stay where the crate hands them out.
+static_assertions::assert_not_impl_any!(Transition<'static, crate::Host>: Clone, Copy);
+static_assertions::assert_not_impl_any!(Call<'static, crate::Host>: Clone, Copy);

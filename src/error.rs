@@ -1,0 +1,326 @@
+//! Every error of the crate, grouped by what the caller can do about it.
+#![allow(unsafe_code)] // `Sync` for `TransitionError`.
+
+use std::fmt;
+use std::panic::Location;
+use std::sync::Arc;
+
+use crate::StreamId;
+
+/// Where in the caller's source a command was issued.
+pub type At = &'static Location<'static>;
+
+/// Why a call was refused or a capture did not seal.
+///
+/// A clone is cheap and says the same: the command at fault returns the error, and
+/// [`end`](crate::Stream::end) returns it again.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    // ---- The captured code is at fault. Change it, and capture again.
+    /// `begin` after a warm-up in which no command ran: the recording would have nothing to be
+    /// compared with, and nothing would have been compiled or allocated for it. Rule L14.
+    #[error(
+        "begin: no command ran between prepare and begin of the capture of {owner}, so there is no warm-up; \
+         run on the prepared stream what will be recorded, then begin"
+    )]
+    NoWarmUp {
+        /// Who prepared the capture.
+        owner: StreamId,
+    },
+
+    /// `begin` after a warm-up in which a command failed, also when its error was swallowed. Rule L14.
+    #[error(
+        "begin: in the capture of {owner}, command {index} of the warm-up, {name} at {at}, failed, so what \
+         would be recorded never ran whole; mend it and prepare again"
+    )]
+    WarmUpFailed {
+        /// Who prepared the capture.
+        owner: StreamId,
+        /// Place of the command in the warm-up, from 0.
+        index: usize,
+        /// The command.
+        name: Arc<str>,
+        /// Where it was issued.
+        at: At,
+        /// What it failed with.
+        #[source]
+        first: Arc<Error>,
+    },
+
+    /// The recording will not seal, because a command in the window failed. Returned by that
+    /// capture's later commands, which record nothing, and by `end`. Rule L8.
+    #[error(
+        "the recording of {owner} is doomed: command {index} in its window, {name} at {at}, failed; \
+         mend it and capture again"
+    )]
+    Doomed {
+        /// Who prepared the capture.
+        owner: StreamId,
+        /// Place of the command in the window, from 0.
+        index: usize,
+        /// The command.
+        name: Arc<str>,
+        /// Where it was issued.
+        at: At,
+        /// What it failed with.
+        #[source]
+        first: Arc<Error>,
+    },
+
+    /// The recorded run is not the last warm-up run. Rule L9.
+    #[error(
+        "the recording of {owner} is doomed: it differs from the warm-up at command {index}, where the warm-up \
+         had {warm_up}, and the recording {recorded}; issue the same commands in both, from one function"
+    )]
+    Diverged {
+        /// Who prepared the capture.
+        owner: StreamId,
+        /// Place of the first difference, from 0.
+        index: usize,
+        /// What the warm-up issued there.
+        warm_up: Arc<str>,
+        /// What the recording issued there.
+        recorded: Arc<str>,
+    },
+
+    /// The window closed on a recording that runs nothing. Allocations alone run nothing. Rule L11.
+    #[error(
+        "end: the recording of {owner} holds no command that runs anything, so there is nothing to replay; \
+         issue the work between begin and end"
+    )]
+    EmptyRecording {
+        /// Who prepared the capture.
+        owner: StreamId,
+    },
+
+    /// A command was left by a panic. Rule L12.
+    #[error("a panic left the command before it was done")]
+    Panicked,
+
+    /// The captured code failed by itself: an error of the caller's own, made with [`Error::step`].
+    #[error("the captured code failed")]
+    Step(#[source] Arc<dyn std::error::Error + Send + Sync>),
+
+    // ---- The arguments are at fault. Nothing ran; change the call.
+    /// The two sides of a write, copy or read differ in length.
+    #[error(
+        "{call} at {at}: the buffer holds {expected} elements, but the other side has {actual}; \
+         the lengths must be equal"
+    )]
+    LengthMismatch {
+        /// The refused call.
+        call: &'static str,
+        /// Elements in the buffer: the target's, in a copy.
+        expected: usize,
+        /// Elements on the other side.
+        actual: usize,
+        /// Where it was issued.
+        at: At,
+    },
+
+    /// A buffer of no elements. No driver can bind one.
+    #[error(
+        "{call} at {at}: a buffer of no elements cannot be bound or copied; ask for at least one"
+    )]
+    ZeroLength {
+        /// The refused call.
+        call: &'static str,
+        /// Where it was issued.
+        at: At,
+    },
+
+    /// An element type that has no size, or needs more than 16 bytes of alignment.
+    #[error(
+        "{element} at {at} has {size} bytes aligned to {align}; elements of a buffer need a size \
+         above 0 and an alignment of at most 16"
+    )]
+    BadElement {
+        /// Name of the element type.
+        element: &'static str,
+        /// Its size in bytes.
+        size: usize,
+        /// Its alignment in bytes.
+        align: usize,
+        /// Where it was asked for.
+        at: At,
+    },
+
+    /// The bytes of the buffer do not fit an address.
+    #[error("{len} elements of {size} bytes at {at} are more than can be addressed; ask for fewer")]
+    TooLarge {
+        /// Elements asked for.
+        len: usize,
+        /// Bytes of one.
+        size: usize,
+        /// Where it was asked for.
+        at: At,
+    },
+
+    /// One command names the same memory twice, and writes it.
+    #[error(
+        "{name} at {at}: accesses {first} and {second} are of the same memory and at least one writes it; \
+         use one read_write access, or another buffer"
+    )]
+    Aliased {
+        /// The refused command.
+        name: Arc<str>,
+        /// Place of one access in the command, from 0.
+        first: usize,
+        /// Place of the other.
+        second: usize,
+        /// Where it was issued.
+        at: At,
+    },
+
+    /// A buffer or graph that belongs to another device than the stream. Rule M10.
+    #[error(
+        "{call} at {at}: this {what} belongs to another device than the stream; use a stream of the \
+         device that made it (each new device is another one, and a clone is the same)"
+    )]
+    OtherDevice {
+        /// The refused call.
+        call: &'static str,
+        /// What was handed in: `buffer` or `graph`.
+        what: &'static str,
+        /// Where it was issued.
+        at: At,
+    },
+
+    /// A kernel that runs on the host called back into a device.
+    #[error(
+        "{call}: called from inside a host kernel, which may use only the slices that it was given; \
+         issue the command before or after the launch"
+    )]
+    InsideKernel {
+        /// The refused call.
+        call: &'static str,
+    },
+
+    // ---- The device is at fault. Free something, retry, or give up on it.
+    /// The device has no memory left for an allocation.
+    #[error("no memory for {bytes} bytes; drop buffers or graphs, or ask for less")]
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: usize,
+    },
+
+    /// The stream's driver stream would not leave a capture, was retired, and could not be
+    /// replaced. The stream's next `prepare` tries again. Rule L3.
+    #[error(
+        "the driver stream was retired, since it would not leave a capture, and opening another failed; prepare tries again"
+    )]
+    StreamLost {
+        /// Why no other could be opened.
+        #[source]
+        cause: Arc<Error>,
+    },
+
+    /// The driver refused a call.
+    #[error("{call}: the driver refused")]
+    Driver {
+        /// The driver's call, or what it was for.
+        call: &'static str,
+        /// The driver's own error.
+        #[source]
+        source: Arc<dyn std::error::Error + Send + Sync>,
+    },
+}
+
+// What a command returns in the hot path stays small, and can be kept and told again.
+static_assertions::assert_impl_all!(Error: Clone, Send, Sync);
+const _: () = assert!(size_of::<Error>() <= 64, "an error fits a cache line");
+
+impl Error {
+    /// An error of the caller's own, for closures that must return [`Error`], as in
+    /// [`capture`](crate::Stream::capture): `.map_err(Error::step)?`.
+    #[must_use]
+    pub fn step(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
+        Self::Step(Arc::from(error.into()))
+    }
+
+    /// An error of the driver's, for backends. `call` names what the driver refused.
+    #[must_use]
+    pub fn driver(
+        call: &'static str,
+        source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Self::Driver {
+            call,
+            source: Arc::from(source.into()),
+        }
+    }
+}
+
+/// A refused transition: the error, and the stream, which is in phase
+/// [`NoCapture`](crate::NoCapture) and can be used again.
+///
+/// `?` turns it into [`Error`], `Box<dyn Error>` and the like, and drops the stream. To keep the
+/// stream, match on it and call [`into_parts`](Self::into_parts). A crate with an error type of its
+/// own writes one line:
+/// `impl<S> From<TransitionError<S>> for Mine { fn from(e: TransitionError<S>) -> Self { Mine::Gpu(e.into()) } }`.
+pub struct TransitionError<S> {
+    error: Error,
+    stream: S,
+}
+
+impl<S> TransitionError<S> {
+    pub(crate) fn new(error: Error, stream: S) -> Self {
+        Self { error, stream }
+    }
+
+    /// Why the transition was refused.
+    #[must_use]
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The stream, to go on with.
+    #[must_use]
+    pub fn into_stream(self) -> S {
+        self.stream
+    }
+
+    /// The error, without the stream.
+    #[must_use]
+    pub fn into_error(self) -> Error {
+        self.error
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn into_parts(self) -> (Error, S) {
+        (self.error, self.stream)
+    }
+}
+
+// SAFETY: nothing gives a `&S`: the stream leaves by value only, and neither `Debug`, `Display` nor
+// `source` looks at it. So a shared error shares no stream, and whoever takes the stream out owns
+// the error. The other field is `Sync`.
+unsafe impl<S> Sync for TransitionError<S> {}
+
+impl<S> fmt::Debug for TransitionError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransitionError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> fmt::Display for TransitionError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<S> std::error::Error for TransitionError<S> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+impl<S> From<TransitionError<S>> for Error {
+    fn from(refused: TransitionError<S>) -> Self {
+        refused.error
+    }
+}

@@ -1,0 +1,199 @@
+//! Launches on the host: closures over slices.
+
+use std::any::TypeId;
+use std::ops::Range;
+use std::panic::Location;
+use std::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+use bytemuck::Pod;
+
+use crate::access::{self, Read, ReadWrite, SealedAccesses, Write};
+use crate::error::Error;
+use crate::memory::{Held, Span};
+use crate::window::Name;
+
+use super::Commands;
+use super::device::{Host, record};
+use super::memory::{elements, elements_mut};
+
+impl Commands {
+    /// Runs `kernel` over the slices of `accesses`, or records it in a window.
+    ///
+    /// `accesses` is a tuple of one to eight [`read`](crate::read), [`write`](crate::write) and
+    /// [`read_write`](crate::read_write), or one of them alone; the kernel gets `&[T]` and
+    /// `&mut [T]` in their places. Write the closure in the call itself, or the compiler cannot
+    /// infer those types.
+    ///
+    /// The kernel is `Fn`, not `FnMut`: it keeps no state between replays. It uses the slices it
+    /// is given, and must call no device: that is refused as [`Error::InsideKernel`]. It must not
+    /// wait for another thread that uses the device: that would never end.
+    ///
+    /// A kernel is known by `name` and by its closure, not by what the closure captured: a number
+    /// that differs between warm-up and recording is not noticed.
+    ///
+    /// # Errors
+    /// [`Error::Aliased`], [`Error::OtherDevice`], [`Error::InsideKernel`].
+    ///
+    /// # Panics
+    /// Where `kernel` does, unless recording. The stream and the buffers can be used afterwards; a
+    /// capture that is under way will not seal (rule L12).
+    #[track_caller]
+    pub fn launch<A, F>(&self, name: impl Into<Name>, accesses: A, kernel: F) -> Result<(), Error>
+    where
+        A: Accesses,
+        F: for<'v> Fn(A::Views<'v>) + Send + Sync + 'static,
+    {
+        let at = Location::caller();
+        let kind = Some(TypeId::of::<F>());
+        self.launch_over(name.into(), kind, &[], &accesses, at, |call, _| {
+            let pins = accesses.pins();
+            if call.is_recording() {
+                return record(&call, "launch", move || A::run(&pins, &kernel));
+            }
+            // Goes before `kernel` and `pins`: what they captured is dropped with no lock held (M14).
+            let turn = call.device().turn("launch")?;
+            turn.run(|| A::run(&pins, &kernel));
+            Ok(())
+        })
+    }
+}
+
+/// Memory that a kernel will see, and which bytes of it.
+pub struct Pin {
+    memory: Held<Host>,
+    range: Range<usize>,
+}
+
+impl Pin {
+    fn new(span: Span<'_, Host>) -> Self {
+        Self {
+            memory: span.hold(),
+            range: span.range(),
+        }
+    }
+}
+
+/// One access of a host launch, and what the kernel sees of it.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an access that a host kernel can have",
+    label = "say how the kernel uses the buffer: `read(&x)`, `write(&x)` or `read_write(&x)`",
+    note = "the buffer must be of the backend `Host`"
+)]
+pub trait Access: access::Access<Host> {
+    /// `&[T]` or `&mut [T]`.
+    type View<'v>;
+
+    #[doc(hidden)]
+    type Guard<'g>;
+
+    #[doc(hidden)]
+    fn lock(pin: &Pin) -> Self::Guard<'_>;
+
+    #[doc(hidden)]
+    fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> Self::View<'v>;
+}
+
+impl<T: Pod> Access for Read<'_, T, Host> {
+    type View<'v> = &'v [T];
+    type Guard<'g> = RwLockReadGuard<'g, Vec<u128>>;
+
+    fn lock(pin: &Pin) -> Self::Guard<'_> {
+        pin.memory.read()
+    }
+
+    fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> &'v [T] {
+        elements(guard, range.clone())
+    }
+}
+
+macro_rules! writing {
+    ($access:ident) => {
+        impl<T: Pod> Access for $access<'_, T, Host> {
+            type View<'v> = &'v mut [T];
+            type Guard<'g> = RwLockWriteGuard<'g, Vec<u128>>;
+
+            fn lock(pin: &Pin) -> Self::Guard<'_> {
+                pin.memory.write()
+            }
+
+            fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> &'v mut [T] {
+                elements_mut(guard, range.clone())
+            }
+        }
+    };
+}
+writing!(Write);
+writing!(ReadWrite);
+
+/// The accesses of a host launch: one [`Access`], or a tuple of one to eight.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a list of accesses that a host kernel can have",
+    label = "expected a tuple of one to eight `read(&x)`, `write(&x)` or `read_write(&x)`",
+    note = "each buffer must be of the backend `Host`"
+)]
+pub trait Accesses: access::Accesses<Host> + SealedAccesses<Host> {
+    /// What the kernel gets: a slice, or a tuple of slices.
+    type Views<'v>;
+
+    #[doc(hidden)]
+    type Pins: Send + Sync + 'static;
+
+    #[doc(hidden)]
+    fn pins(&self) -> Self::Pins;
+
+    #[doc(hidden)]
+    fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>));
+}
+
+macro_rules! alone {
+    ($access:ident) => {
+        impl<T: Pod> Accesses for $access<'_, T, Host> {
+            type Views<'v> = <Self as Access>::View<'v>;
+            type Pins = Pin;
+
+            fn pins(&self) -> Pin {
+                Pin::new(self.0.span())
+            }
+
+            fn run(pin: &Pin, kernel: &impl for<'v> Fn(Self::Views<'v>)) {
+                kernel(Self::view(&mut Self::lock(pin), &pin.range));
+            }
+        }
+    };
+}
+alone!(Read);
+alone!(Write);
+alone!(ReadWrite);
+
+/// A stand-in for the name of a type parameter.
+macro_rules! pin {
+    ($access:ident) => {
+        Pin
+    };
+}
+
+macro_rules! accesses {
+    ($($access:ident $guard:ident $place:tt),+) => {
+        impl<$($access: Access),+> Accesses for ($($access,)+) {
+            type Views<'v> = ($($access::View<'v>,)+);
+            type Pins = ($(pin!($access),)+);
+
+            fn pins(&self) -> Self::Pins {
+                ($(Pin::new(access::SealedAccess::used(&self.$place).span),)+)
+            }
+
+            fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>)) {
+                $(let mut $guard = $access::lock(&pins.$place);)+
+                kernel(($($access::view(&mut $guard, &pins.$place.range),)+));
+            }
+        }
+    };
+}
+accesses!(A a 0);
+accesses!(A a 0, B b 1);
+accesses!(A a 0, B b 1, C c 2);
+accesses!(A a 0, B b 1, C c 2, D d 3);
+accesses!(A a 0, B b 1, C c 2, D d 3, E e 4);
+accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
+accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6);
+accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7);

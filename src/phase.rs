@@ -1,0 +1,295 @@
+//! The phases of a stream, what it carries in each, and who may do what in which.
+#![allow(unsafe_code)] // `ManuallyDrop::take`, to move a stream's insides out of the guard around them.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use crate::backend::{Backend, EndsAnywhere};
+use crate::commands::Commands;
+use crate::error::Error;
+use crate::record::Entry;
+use crate::stream_id::StreamId;
+use crate::window::Window;
+
+/// Nothing is under way. The phase of a new stream, and of every stream whose capture ended.
+#[derive(Debug)]
+pub enum NoCapture {}
+
+/// The warm-up: commands run for real, and are noted to be compared with the recording.
+#[derive(Debug)]
+pub enum Prepared {}
+
+/// The window is open: commands are recorded, and nothing runs.
+#[derive(Debug)]
+pub enum Recording {}
+
+/// The phase of a stream, as a value: for logs and servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PhaseName {
+    /// See [`NoCapture`](crate::NoCapture).
+    NoCapture,
+    /// See [`Prepared`](crate::Prepared).
+    Prepared,
+    /// See [`Recording`](crate::Recording).
+    Recording,
+}
+
+impl fmt::Display for PhaseName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoCapture => "NoCapture",
+            Self::Prepared => "Prepared",
+            Self::Recording => "Recording",
+        })
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::NoCapture {}
+    impl Sealed for super::Prepared {}
+    impl Sealed for super::Recording {}
+}
+
+/// One of [`NoCapture`], [`Prepared`], [`Recording`]. Sealed: there is no fourth.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a phase of a stream",
+    label = "not a phase",
+    note = "the phases are `NoCapture`, `Prepared` and `Recording`, and there are no others"
+)]
+pub trait Phase: sealed::Sealed + Sized + 'static {
+    /// What a stream carries in this phase: its commands, and under capture the guard around them.
+    #[doc(hidden)]
+    type Data<B: Backend>;
+
+    #[doc(hidden)]
+    const NAME: PhaseName;
+
+    #[doc(hidden)]
+    fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B>;
+}
+
+impl Phase for NoCapture {
+    type Data<B: Backend> = Box<Commands<B>>;
+    const NAME: PhaseName = PhaseName::NoCapture;
+
+    fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
+        data
+    }
+}
+
+impl Phase for Prepared {
+    type Data<B: Backend> = Capture<B>;
+    const NAME: PhaseName = PhaseName::Prepared;
+
+    fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
+        data.commands()
+    }
+}
+
+impl Phase for Recording {
+    type Data<B: Backend> = Capture<B>;
+    const NAME: PhaseName = PhaseName::Recording;
+
+    fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
+        data.commands()
+    }
+}
+
+/// The phase is `Q`. Every phase is itself and no other, so a call in the wrong phase does not
+/// compile, and the compiler names both.
+#[diagnostic::on_unimplemented(
+    message = "this call needs a stream in phase `{Q}`, but the stream is in phase `{Self}`",
+    label = "not in phase `{Self}`",
+    note = "the order is: `prepare` takes `NoCapture` to `Prepared`, `begin` takes that to `Recording`, `end` takes that to `NoCapture` and a graph",
+    note = "`abort` leads from `Prepared` and from `Recording` back to `NoCapture`"
+)]
+pub trait Is<Q: Phase>: Phase {
+    #[doc(hidden)]
+    fn cast<B: Backend>(data: Self::Data<B>) -> Q::Data<B>;
+}
+
+impl<P: Phase> Is<P> for P {
+    fn cast<B: Backend>(data: P::Data<B>) -> P::Data<B> {
+        data
+    }
+}
+
+/// A capture is under way: [`Prepared`] or [`Recording`].
+#[diagnostic::on_unimplemented(
+    message = "a stream in phase `{Self}` has no capture under way",
+    label = "needs a stream in phase `Prepared` or `Recording`",
+    note = "`prepare` starts a capture"
+)]
+pub trait UnderCapture: Phase {
+    #[doc(hidden)]
+    fn capture<B: Backend>(data: Self::Data<B>) -> Capture<B>;
+
+    #[doc(hidden)]
+    fn owner<B: Backend>(data: &Self::Data<B>) -> StreamId;
+}
+
+macro_rules! under_capture {
+    ($phase:ident) => {
+        impl UnderCapture for $phase {
+            fn capture<B: Backend>(data: Capture<B>) -> Capture<B> {
+                data
+            }
+
+            fn owner<B: Backend>(data: &Capture<B>) -> StreamId {
+                data.owner()
+            }
+        }
+    };
+}
+under_capture!(Prepared);
+under_capture!(Recording);
+
+/// The stream may wait for the device: [`NoCapture`] or [`Prepared`].
+#[diagnostic::on_unimplemented(
+    message = "a stream in phase `{Self}` cannot wait for the device, submit a graph or give bytes back",
+    label = "not while recording: nothing that was recorded has run",
+    note = "call `end` first: it closes the window and gives back a stream in phase `NoCapture`"
+)]
+pub trait MayWait: Phase {}
+impl MayWait for NoCapture {}
+impl MayWait for Prepared {}
+
+/// A stream of `B` in this phase may move to another thread.
+#[diagnostic::on_unimplemented(
+    message = "a stream in phase `{Self}` cannot move to another thread",
+    label = "cannot move to another thread",
+    note = "end or abort the capture first"
+)]
+pub trait AnyThread<B: Backend>: Phase {}
+impl<B: Backend> AnyThread<B> for NoCapture {}
+impl<B: Backend> AnyThread<B> for Prepared {}
+impl<B: Backend + EndsAnywhere> AnyThread<B> for Recording {}
+
+/// A capture under way: the commands of its stream, its place in the record, and its owner. However
+/// it is dropped, the driver's window is closed and the record left (L3, L5, L12).
+pub struct Capture<B: Backend>(ManuallyDrop<Parts<B>>);
+
+struct Parts<B: Backend> {
+    commands: Box<Commands<B>>,
+    entry: Entry,
+    owner: StreamId,
+}
+
+impl<B: Backend> Capture<B> {
+    /// Arms the driver, then publishes.
+    ///
+    /// # Errors
+    /// The driver's refusal; nothing was published then.
+    pub(crate) fn prepare(
+        mut commands: Box<Commands<B>>,
+        owner: StreamId,
+    ) -> Result<Self, (Error, Box<Commands<B>>)> {
+        let armed = commands
+            .recover_driver()
+            .and_then(|()| commands.transition(B::prepare));
+        if let Err(refused) = armed {
+            return Err((refused, commands));
+        }
+        commands.window().replace(Window::warm_up(owner));
+        let entry = commands.captures().prepare(owner);
+        Ok(Self(ManuallyDrop::new(Parts {
+            commands,
+            entry,
+            owner,
+        })))
+    }
+
+    pub(crate) fn commands(&self) -> &Commands<B> {
+        &self.0.commands
+    }
+
+    pub(crate) fn owner(&self) -> StreamId {
+        self.0.owner
+    }
+
+    /// Publishes the window, then opens the driver's (L3).
+    ///
+    /// # Errors
+    /// Why not. The capture must then be aborted.
+    pub(crate) fn begin(&mut self) -> Result<(), Error> {
+        let Parts {
+            commands, entry, ..
+        } = &mut *self.0;
+        commands.window().borrow().check_warm_up()?;
+        commands.captures().begin(entry);
+        commands.transition(B::begin)?;
+        commands.window().borrow_mut().open();
+        Ok(())
+    }
+
+    /// Closes the driver's window, publishes, and hands out what was recorded (L3).
+    pub(crate) fn close(self) -> (Box<Commands<B>>, Result<B::Recorded, Error>) {
+        self.into_parts().leave(|commands| {
+            let closed = commands.transition(B::close);
+            if closed.is_err() && commands.is_stuck() {
+                commands.replace_driver();
+            }
+            closed
+        })
+    }
+
+    /// Gives the capture up. What it held goes last, with nothing borrowed (M14).
+    pub(crate) fn abort(self) -> Box<Commands<B>> {
+        self.into_parts().abort()
+    }
+
+    fn into_parts(self) -> Parts<B> {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: `this` is never dropped, so the guard's own `Drop` does not take the parts again,
+        // and nothing reads them through it after this line.
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl<B: Backend> Drop for Capture<B> {
+    fn drop(&mut self) {
+        // SAFETY: `drop` runs once, `into_parts` prevents it where it took the parts, and nothing
+        // reads them after this line.
+        let parts = unsafe { ManuallyDrop::take(&mut self.0) };
+        drop(parts.abort());
+    }
+}
+
+impl<B: Backend> Parts<B> {
+    /// Leaves the driver's window by `leave`, then publishes. A panic on the way is let go on when
+    /// both are done; the driver stream that it left in an unknown state is retired.
+    fn leave<R>(self, leave: impl FnOnce(&mut Commands<B>) -> R) -> (Box<Commands<B>>, R) {
+        let Self {
+            mut commands,
+            entry,
+            ..
+        } = self;
+        let left = catch_unwind(AssertUnwindSafe(|| leave(&mut commands)));
+        if left.is_err() {
+            let replaced = catch_unwind(AssertUnwindSafe(|| commands.replace_driver()));
+            drop(replaced);
+        }
+        commands.captures().leave(entry);
+        match left {
+            Ok(left) => (commands, left),
+            Err(panic) => resume_unwind(panic),
+        }
+    }
+
+    fn abort(self) -> Box<Commands<B>> {
+        let (commands, ()) = self.leave(|commands| {
+            let aborted = commands.transition(|t| {
+                B::abort(t);
+                Ok(())
+            });
+            if aborted.is_ok() && commands.is_stuck() {
+                commands.replace_driver();
+            }
+        });
+        let given_up = commands.window().replace(Window::idle());
+        drop(given_up);
+        commands
+    }
+}

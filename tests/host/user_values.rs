@@ -1,0 +1,83 @@
+//! Values that use the device when they are dropped (M14).
+
+use super::*;
+
+/// Uses the device when it is dropped.
+struct Caller(Host, Buffer<f32>);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        let stream = self.0.stream().unwrap();
+        Host::accumulate(&stream, &stream.upload(&[1.0, 1.0]).unwrap(), &self.1).unwrap();
+    }
+}
+
+/// M14: what a kernel captured may use the device when it goes: after a launch, with a graph,
+/// with a recording that is given up, refused, or dropped inside another window.
+#[test]
+fn what_a_kernel_captured_is_dropped_with_no_lock_held() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Host>();
+    let launch = |c: &Commands| {
+        let caller = Caller(device.clone(), y.clone());
+        c.launch("holds", write(&x), move |x| {
+            let _held = &caller;
+            x.fill(0.0);
+        })
+    };
+    let mut drops = 0.0;
+    let mut expect = |stream: &Stream<NoCapture>, more: f32| {
+        drops += more;
+        assert_eq!(stream.read(&y).unwrap(), [drops, drops]);
+    };
+    launch(&stream).unwrap();
+    expect(&stream, 1.0);
+    let (stream, graph, ()) = stream.capture(launch).unwrap();
+    expect(&stream, 1.0);
+    drop(graph);
+    expect(&stream, 1.0);
+
+    let stream = stream.prepare().unwrap();
+    launch(&stream).unwrap();
+    let stream = stream.begin().unwrap();
+    launch(&stream).unwrap();
+    let stream = stream.abort();
+    expect(&stream, 2.0);
+
+    let stream = stream.prepare().unwrap();
+    launch(&stream).unwrap();
+    let stream = stream.begin().unwrap();
+    launch(&stream).unwrap();
+    let _ = stream.write(&x, &[]);
+    let stream = stream.end().unwrap_err().into_stream();
+    expect(&stream, 2.0);
+}
+
+/// M14, L9: a graph that is dropped inside a window, and whose value issues commands there,
+/// makes an ordinary difference.
+#[test]
+fn a_graph_dropped_in_a_window_may_issue_commands_elsewhere() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Host>();
+    let (stream, graph, ()) = stream
+        .capture(|c| {
+            let caller = Caller(device.clone(), y.clone());
+            c.keep(caller);
+            c.fill(&x, 1.0)
+        })
+        .unwrap();
+    let stream = stream.prepare().unwrap();
+    stream.fill(&x, 2.0).unwrap();
+    let stream = stream.begin().unwrap();
+    drop(graph);
+    stream.fill(&x, 2.0).unwrap();
+    assert!(stream.end().is_ok());
+}

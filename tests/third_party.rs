@@ -1,0 +1,446 @@
+//! The rules on a backend of a third party, and what only its fussy driver can show.
+
+mod suite;
+mod third;
+
+use std::sync::Arc;
+use std::thread;
+
+use graph_capture::{Buffer, Commands, Error, NoCapture, Prepared, Recording, Stream};
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+
+use suite::{Bench, Lab, assert_idle, assert_usable, bench, panics, status, suite, told};
+use third::{Fault, Launches as _, Third};
+
+impl<const PINNED: bool> Lab for Third<PINNED> {
+    fn device() -> Self {
+        Self::new()
+    }
+
+    #[track_caller]
+    fn add(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+        by: f32,
+    ) -> Result<(), Error> {
+        commands.add(x, y, by)
+    }
+
+    #[track_caller]
+    fn accumulate(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+    ) -> Result<(), Error> {
+        commands.accumulate(x, y)
+    }
+}
+
+mod free {
+    use super::*;
+    suite!(Third<false>);
+}
+
+mod pinned {
+    use super::*;
+    suite!(Third<true>);
+}
+
+assert_impl_all!(Stream<Recording, Third<false>>: Send);
+assert_impl_all!(Stream<Prepared, Third<true>>: Send);
+assert_impl_all!(Stream<NoCapture, Third<true>>: Send);
+assert_not_impl_any!(Stream<Recording, Third<true>>: Send);
+
+type Free = Third<false>;
+
+/// A stream with its window open, over `y = x + 1`.
+fn recording(bench: Bench<Free>) -> (Free, Stream<Recording, Free>) {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench;
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    (device, stream)
+}
+
+/// L2: a refused `prepare` publishes nothing.
+#[test]
+fn a_prepare_that_the_driver_refuses_changes_nothing() {
+    let Bench { device, stream, .. } = bench::<Free>();
+    device.take_log();
+    device.fail("prepare", Fault::Refuse);
+    let refused = stream.prepare().unwrap_err();
+    assert_idle(&status(&device));
+    assert_eq!(device.take_log(), ["prepare"]);
+    assert_usable(refused.into_stream());
+}
+
+/// L2, L3: the window that the driver refused was published, and is taken back.
+#[test]
+fn a_begin_that_the_driver_refuses_is_undone() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    device.take_log();
+    device.fail("begin", Fault::Refuse);
+    let refused = stream.begin().unwrap_err();
+    assert!(
+        told(refused.error()).contains("told to fail"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        device.take_log(),
+        ["begin while recording", "abort while recording"]
+    );
+    assert_idle(&status(&device));
+    assert_usable(refused.into_stream());
+}
+
+/// L2, L14: a `begin` refused by the crate reaches no window of the driver.
+#[test]
+fn a_begin_without_a_warm_up_does_not_reach_the_driver() {
+    let Bench { device, stream, .. } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    drop(stream.alloc::<f32>(1).err());
+    let stream = stream.abort().prepare().unwrap();
+    device.take_log();
+    let refused = stream.begin().unwrap_err();
+    assert_eq!(device.take_log(), ["abort"]);
+    assert_usable(refused.into_stream());
+}
+
+/// L3: published before the driver's window opens, and until after it closed; sealed outside.
+#[test]
+fn the_record_says_recording_whenever_the_driver_is_in_its_window() {
+    let bench = bench::<Free>();
+    bench.stream.synchronize().unwrap();
+    bench.device.take_log();
+    let (device, stream) = recording(bench);
+    drop(stream.end().unwrap());
+    assert_eq!(
+        device.take_log(),
+        [
+            "prepare",
+            "add",
+            "begin while recording",
+            "add while recording",
+            "close while recording",
+            "seal",
+        ]
+    );
+}
+
+/// L3: whatever the driver does at the end, the stream is usable and the record empty.
+#[test]
+fn a_stream_that_will_not_leave_its_window_is_retired_and_replaced() {
+    let (device, stream) = recording(bench());
+    device.take_log();
+    device.fail("close", Fault::Stick);
+    let refused = stream.end().unwrap_err();
+    assert!(
+        told(refused.error()).contains("does not leave"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        device.take_log()[..3],
+        [
+            "close while recording",
+            "retire while recording",
+            "open while recording"
+        ]
+    );
+    assert_idle(&status(&device));
+    assert_usable(refused.into_stream());
+}
+
+/// L3: and by `abort`, which never fails.
+#[test]
+fn an_abort_that_will_not_leave_the_window_is_retired_and_replaced() {
+    let (device, stream) = recording(bench());
+    device.take_log();
+    device.fail("abort", Fault::Stick);
+    let stream = stream.abort();
+    assert_eq!(
+        device.take_log()[..3],
+        [
+            "abort while recording",
+            "retire while recording",
+            "open while recording"
+        ]
+    );
+    assert_idle(&status(&device));
+    assert_usable(stream);
+}
+
+/// L3: an error of `close` that did leave the window costs no driver stream.
+#[test]
+fn a_close_that_fails_but_leaves_keeps_the_driver_stream() {
+    let (device, stream) = recording(bench());
+    let bystander = Stream::on(&device).unwrap();
+    drop(bystander);
+    device.take_log();
+    device.fail("seal", Fault::Refuse);
+    let refused = stream.end().unwrap_err();
+    let log = device.take_log();
+    assert!(!log.iter().any(|call| call.starts_with("open")), "{log:?}");
+    assert!(
+        !log.iter().any(|call| call.starts_with("retire")),
+        "{log:?}"
+    );
+    assert_idle(&status(&device));
+    assert_usable(refused.into_stream());
+}
+
+/// L3: where no other driver stream can be had, calls say so, and `prepare` tries again.
+#[test]
+fn a_stream_that_could_not_be_replaced_says_so_and_recovers() {
+    let (device, stream) = recording(bench());
+    device.fail("abort", Fault::Stick);
+    device.fail("open", Fault::Refuse);
+    let stream = stream.abort();
+    assert_idle(&status(&device));
+    let error = stream.alloc::<f32>(1).unwrap_err();
+    assert!(matches!(error, Error::StreamLost { .. }), "{error:?}");
+    assert!(matches!(
+        stream.synchronize(),
+        Err(Error::StreamLost { .. })
+    ));
+
+    device.fail("open", Fault::Refuse);
+    let refused = stream.prepare().unwrap_err();
+    assert!(
+        matches!(refused.error(), Error::StreamLost { .. }),
+        "{refused:?}"
+    );
+    let stream = refused.into_stream().prepare().unwrap().abort();
+    assert_usable(stream);
+}
+
+/// L3, L5: a panic of the driver skips neither the record nor the next stream.
+#[test]
+fn a_panic_of_the_driver_leaves_the_record() {
+    for call in ["prepare", "begin", "close panic", "seal", "abort panic"] {
+        let device = Free::new();
+        let stream = Stream::<_, Free>::on(&device).unwrap();
+        let (x, y) = (stream.upload(&[1.0]).unwrap(), stream.alloc(1).unwrap());
+        device.fail(call, Fault::Panic);
+        panics(|| {
+            let stream = stream.prepare().unwrap();
+            stream.add(&x, &y, 1.0).unwrap();
+            let stream = stream.begin().unwrap();
+            stream.add(&x, &y, 1.0).unwrap();
+            if call == "abort panic" {
+                drop(stream.abort());
+            } else {
+                drop(stream.end().unwrap());
+            }
+        });
+        assert_idle(&status(&device));
+        assert_usable(Stream::on(&device).unwrap());
+    }
+}
+
+/// L8: the window's own first failure is told, not what the driver says when it closes.
+#[test]
+fn what_doomed_the_recording_comes_before_what_closing_it_says() {
+    let (device, stream) = recording(bench());
+    device.fail("fill", Fault::Refuse);
+    let z = stream.upload::<f32>(&[1.0]).err();
+    assert!(matches!(z, Some(Error::Diverged { .. })), "{z:?}");
+    device.fail("close", Fault::Stick);
+    let refused = stream.end().unwrap_err();
+    assert!(
+        matches!(refused.error(), Error::Diverged { index: 1, .. }),
+        "{refused:?}"
+    );
+}
+
+/// L8: a command that the driver refuses in the window dooms, with its place.
+#[test]
+fn a_command_that_the_driver_refuses_dooms_with_its_place() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let mut run = 0;
+    let refused = stream
+        .capture(|c| {
+            run += 1;
+            c.add(&x, &y, 1.0)?;
+            if run == 2 {
+                device.fail("accumulate", Fault::Refuse);
+            }
+            c.accumulate(&x, &y)
+        })
+        .unwrap_err();
+    let told = told(refused.error());
+    for part in [
+        "command 1",
+        "launch `accumulate`",
+        "third_party.rs",
+        "told to fail",
+    ] {
+        assert!(told.contains(part), "{part:?} is missing: {told}");
+    }
+}
+
+/// L12: a panic inside a command of the warm-up, caught, refuses the window.
+#[test]
+fn a_panic_in_a_command_of_the_warm_up_is_a_failure_of_it() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    device.fail("add", Fault::Panic);
+    panics(|| stream.add(&x, &y, 1.0));
+    let refused = stream.begin().unwrap_err();
+    assert!(
+        told(refused.error()).contains("a panic left the command"),
+        "{refused:?}"
+    );
+    assert_usable(refused.into_stream());
+}
+
+/// L12: and of the window, dooms it.
+#[test]
+fn a_panic_in_a_command_of_the_window_dooms_it() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    device.fail("add", Fault::Panic);
+    panics(|| stream.add(&x, &y, 1.0));
+    let refused = stream.end().unwrap_err();
+    assert!(
+        matches!(refused.error(), Error::Doomed { index: 0, .. }),
+        "{refused:?}"
+    );
+}
+
+/// L16: `replay` submits, and waits for nothing.
+#[test]
+fn a_replay_does_not_wait_for_the_device() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let (stream, mut graph, ()) = stream.capture(|c| c.accumulate(&x, &y)).unwrap();
+    stream.fill(&y, 0.0).unwrap();
+    stream.synchronize().unwrap();
+    graph.replay(&stream).unwrap();
+    graph.replay(&stream).unwrap();
+    assert_eq!(device.queued(), 2);
+    assert_eq!(stream.read(&y).unwrap(), [2.0, 4.0]);
+}
+
+/// M5: memory that is dropped while a window is open goes back when the last one closed.
+#[test]
+fn memory_dropped_in_a_window_goes_back_when_the_last_window_closed() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let other = Stream::on(&device).unwrap();
+    let bystanders: [Buffer<u8, Free>; 2] = [other.alloc(1).unwrap(), other.alloc(1).unwrap()];
+    let open = |stream: Stream<NoCapture, Free>| {
+        let stream = stream.prepare().unwrap();
+        stream.add(&x, &y, 1.0).unwrap();
+        stream.begin().unwrap()
+    };
+    let (first, second) = (open(stream), open(other));
+    thread::spawn(move || drop(bystanders)).join().unwrap();
+    first.add(&x, &y, 1.0).unwrap();
+    second.add(&x, &y, 1.0).unwrap();
+    assert_eq!(device.live(), 4);
+    let (_, graph) = first.end().unwrap();
+    assert_eq!(device.live(), 4, "the other window is open");
+    drop(second.end().unwrap());
+    assert_eq!(device.live(), 2);
+    drop((x, y, graph));
+    Stream::on(&device).unwrap().synchronize().unwrap();
+    assert_eq!(device.live(), 0);
+}
+
+/// M5: what waits goes back before the window opens, not in it.
+#[test]
+fn memory_that_waits_goes_back_before_a_window_opens() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let bystander = stream.alloc::<u8>(1).unwrap();
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    drop(bystander);
+    device.take_log();
+    let stream = stream.begin().unwrap();
+    assert_eq!(device.take_log(), ["free", "begin while recording"]);
+    stream.add(&x, &y, 1.0).unwrap();
+    assert!(stream.end().is_ok());
+}
+
+/// M5: an allocation outside windows gives back first what waits.
+#[test]
+fn an_allocation_gives_back_what_waits() {
+    let Bench { device, stream, .. } = bench::<Free>();
+    for _ in 0..10 {
+        drop(stream.alloc::<u8>(100).unwrap());
+    }
+    assert!(device.live() <= 4, "{} live", device.live());
+}
+
+/// L4: a recording moves between threads where the driver lets it, and keeps its owner.
+#[test]
+fn a_recording_ends_on_another_thread() {
+    let (device, stream) = recording(bench());
+    let owner = stream.owner();
+    let done = thread::spawn(move || {
+        assert_eq!(stream.owner(), owner);
+        stream.end().is_ok()
+    });
+    // This driver closes windows only where they opened, and says so.
+    assert!(!done.join().unwrap());
+    assert_idle(&status(&device));
+}
+
+/// Everything that a device gave out is back when all handles are gone.
+#[test]
+fn nothing_is_left_when_all_handles_are_gone() {
+    let (device, stream) = recording(bench());
+    let (stream, mut graph) = stream.end().unwrap();
+    graph.replay(&stream).unwrap();
+    let keep = Arc::new(());
+    stream.keep(Arc::clone(&keep));
+    drop((stream, graph));
+    assert_eq!(Arc::strong_count(&keep), 1);
+    let stream = Stream::on(&device).unwrap();
+    stream.synchronize().unwrap();
+    assert_eq!(device.live(), 0);
+}
