@@ -1,4 +1,84 @@
 //! Record GPU work once, replay it many times, with the order of the capture checked by the compiler.
+//!
+//! ```
+//! use graph_capture::{Error, Host, read, write};
+//!
+//! let device = Host::new();
+//! let stream = device.stream()?;
+//! let (x, y) = (stream.upload(&[1.0, 2.0])?, stream.alloc::<f32>(2)?);
+//!
+//! // Runs the closure once for real, as the warm-up; then records it, and seals a graph.
+//! let (stream, mut graph, ()) = stream.capture(|commands| {
+//!     commands.launch("add_one", (read(&x), write(&y)), |(x, y)| {
+//!         for (y, x) in y.iter_mut().zip(x) {
+//!             *y = x + 1.0;
+//!         }
+//!     })
+//! })?;
+//!
+//! stream.write(&x, &[10.0, 20.0])?; // the next input goes into the same buffer
+//! graph.replay(&stream)?;
+//! assert_eq!(stream.read(&y)?, [11.0, 21.0]);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # Capture in phases
+//!
+//! [`Stream::capture`] goes through the phases of a capture in one call. They can be taken one by
+//! one as well: each transition takes the stream and gives back the next phase.
+//!
+//! ```
+//! use graph_capture::{Buffer, Error, Host, host::Commands, read, write};
+//!
+//! // Written once: it runs, warms up and is recorded, for a stream in any phase takes commands.
+//! fn step(commands: &Commands, x: &Buffer<f32>, y: &Buffer<f32>) -> Result<(), Error> {
+//!     commands.launch("add_one", (read(x), write(y)), |(x, y)| {
+//!         for (y, x) in y.iter_mut().zip(x) {
+//!             *y = x + 1.0;
+//!         }
+//!     })
+//! }
+//!
+//! let device = Host::new();
+//! let stream = device.stream()?; // Stream<NoCapture>
+//! let (x, y) = (stream.upload(&[1.0, 2.0])?, stream.alloc::<f32>(2)?);
+//!
+//! let stream = stream.prepare()?; // Stream<Prepared>: the warm-up runs for real
+//! step(&stream, &x, &y)?;
+//! let stream = stream.begin()?; // Stream<Recording>: nothing runs, all is recorded
+//! step(&stream, &x, &y)?;
+//! let (stream, mut graph) = stream.end()?; // Stream<NoCapture>, and a Graph
+//!
+//! graph.replay(&stream)?;
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # What the types say
+//!
+//! | type | what the compiler will say of it |
+//! |---|---|
+//! | [`Stream`]`<P, B>` | a call in the wrong phase names the phase it needs and the one the stream is in; a stream used after its transition has moved |
+//! | [`Stream`]`<Recording, B>` | cannot wait, read or replay; cannot move to another thread unless `B` is [`EndsAnywhere`] |
+//! | [`Commands`]`<B>` | borrowed from its stream, so it cannot be kept past a transition; not shared between threads |
+//! | [`Graph`]`<B>` | replays through `&mut`, so never on two threads at once; only on streams of its backend |
+//! | [`Buffer`]`<T, B>` | plain elements only; only in commands of its backend |
+//! | [`TransitionError`] | gives the stream back; `?` turns it into [`Error`] |
+//!
+//! # What is checked while it runs
+//!
+//! The recorded run must be the warm-up run, command by command; the first command that differs or
+//! fails dooms the recording, and [`end`](Stream::end) names it with its place in the source. A
+//! graph owns the memory it touches. Memory goes back to the driver only while no window of its
+//! device is open. See [`Error`] for all that can be refused.
+//!
+//! # Other threads
+//!
+//! [`CaptureStatus`], from a stream or a device, tells any thread whether captures are active or
+//! recording, and whose. [`StreamId`] names owners.
+//!
+//! # Backends
+//!
+//! [`Host`] is always there and needs no GPU. [`Backend`] is for drivers of your own.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs, unreachable_pub)]
@@ -41,3 +121,7 @@ pub use phase::{
 pub use record::CaptureStatus;
 pub use stream::Stream;
 pub use stream_id::StreamId;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -30,7 +30,7 @@ pub struct Third<const PINNED: bool = false> {
 /// What a call of the driver should do instead of its work, once.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Return an error, without effect.
+    /// Return an error, without effect; `close` leaves its window all the same.
     Refuse,
     /// Return an error, and for `close` and `abort` stay in the window.
     Stick,
@@ -178,17 +178,20 @@ pub struct Executable(Work);
 impl Driver {
     /// Leaves the window, unless a fault or the thread forbids it.
     fn leave(&self, call: &'static str) -> Result<Vec<Work>, Error> {
-        let stuck = matches!(self.machine.fault(call), Some(Fault::Stick));
+        let fault = self.machine.fault(call);
         let mut windows = lock(&self.machine.windows);
         let Some((opener, broken)) = windows.get(&self.id).copied() else {
             return Err(Error::driver(call, "no window is open"));
         };
-        if stuck || opener != thread::current().id() {
+        if fault == Some(Fault::Stick) || opener != thread::current().id() {
             return Err(Error::driver(call, "the stream does not leave its window"));
         }
         windows.remove(&self.id);
         drop(windows);
         let work = self.window.take().unwrap_or_default();
+        if fault == Some(Fault::Refuse) {
+            return Err(Error::driver(call, "told to fail"));
+        }
         if broken {
             return Err(Error::driver(call, "the window was broken"));
         }
