@@ -138,6 +138,7 @@ macro_rules! suite {
             another_size_diverges,
             another_buffer_in_the_pattern_diverges,
             another_allocation_diverges,
+            another_of_two_allocations_diverges,
             a_longer_recording_diverges,
             a_shorter_recording_diverges,
             reads_in_the_warm_up_are_not_part_of_the_trace,

@@ -243,6 +243,22 @@ pub fn another_allocation_diverges<B: Lab>() {
     );
 }
 
+/// L9: allocations of one size are told apart.
+pub fn another_of_two_allocations_diverges<B: Lab>() {
+    let Bench { stream, .. } = bench::<B>();
+    let work = |c: &Commands<B>, second: bool| {
+        let two = [c.alloc::<f32>(4).unwrap(), c.alloc::<f32>(4).unwrap()];
+        c.fill(&two[usize::from(second)], 1.0)
+    };
+    assert_diverges(
+        2,
+        ["write buffer 0", "write buffer 1"],
+        stream,
+        |c| work(c, false).unwrap(),
+        |c| drop(work(c, true)),
+    );
+}
+
 /// L9: length.
 pub fn a_longer_recording_diverges<B: Lab>() {
     let Bench { stream, x, y, .. } = bench::<B>();
