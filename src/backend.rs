@@ -27,6 +27,9 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
 
     /// One allocation. Dropping it gives the memory back to the driver. The crate drops it only
     /// while no window of the device is open (rule M5); on any thread.
+    ///
+    /// It must not own a clone of `Self`: what waits to be dropped is kept beside the device's
+    /// record, which `Self` owns, so neither would ever go. Let it own what frees it.
     type Memory: Send + Sync + 'static;
 
     /// What a closed window yields: not yet executable.
@@ -68,8 +71,9 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// The driver's refusal. The recording is then lost.
     fn seal(t: Transition<'_, Self>, recorded: Self::Recorded) -> Result<Self::Executable, Error>;
 
-    /// Gives up a capture in any state: disarms, closes an open window, drops what was recorded.
-    fn abort(t: Transition<'_, Self>);
+    /// Gives up a capture in any state: disarms, closes an open window, and hands out what it had
+    /// recorded, which the crate drops when the record is left.
+    fn abort(t: Transition<'_, Self>) -> Option<Self::Recorded>;
 
     /// Whether the driver stream is still in a window: asked after a `close` that failed and after
     /// an `abort`. Where it is, the crate retires the driver stream and opens another (rule L3).
@@ -99,7 +103,7 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or the driver's refusal.
-    fn allocate(call: Call<'_, Self>, bytes: usize) -> Result<Self::Memory, Error>;
+    fn allocate(&self, bytes: usize) -> Result<Self::Memory, Error>;
 
     /// Copies bytes of the host to the device. `bytes` is as long as `to`, and may be gone when the
     /// call returns: a recording keeps a copy of its own (rule M6).
@@ -184,11 +188,6 @@ impl<'a, B: Backend> Call<'a, B> {
         }
     }
 
-    /// The same permission, for a command that takes two calls of the driver.
-    pub(crate) fn reborrow(&self) -> Self {
-        Self::new(self.driver, self.device, self.recording)
-    }
-
     /// The driver stream.
     #[must_use]
     pub fn driver(&self) -> &'a B::Driver {
@@ -205,6 +204,33 @@ impl<'a, B: Backend> Call<'a, B> {
     #[must_use]
     pub fn is_recording(&self) -> bool {
         self.recording
+    }
+}
+
+/// What a custom command gets: the driver stream, and no permission to call [`Backend`]'s functions.
+pub struct Custom<'a, B: Backend>(Call<'a, B>);
+
+impl<'a, B: Backend> Custom<'a, B> {
+    pub(crate) fn new(call: Call<'a, B>) -> Self {
+        Self(call)
+    }
+
+    /// The driver stream.
+    #[must_use]
+    pub fn driver(&self) -> &'a B::Driver {
+        self.0.driver
+    }
+
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &'a B {
+        self.0.device
+    }
+
+    /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.0.recording
     }
 }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use bytemuck::Pod;
 
 use crate::access::{Accesses, SealedAccesses, Use};
-use crate::backend::{Backend, Call, OpenCalls, Transition};
+use crate::backend::{Backend, Call, Custom, OpenCalls, Transition};
 use crate::captures::DeviceCaptures;
 use crate::error::{At, Error};
 use crate::memory::{Block, Buffer, Span, bytes_of_elements};
+use crate::phase::no_second_panic;
 use crate::window::{Command, Kept, Kind, Name, Window};
 
 /// The commands of a stream: allocate, write, copy, fill, keep, and the backend's launches.
@@ -122,7 +123,7 @@ impl<B: Backend> Commands<B> {
     ///
     /// `values` is what makes it another command besides its name and accesses: handles, shapes,
     /// scalars. `run` gets the spans of `accesses`, in their order, and must run the command, or
-    /// record it while [`Call::is_recording`].
+    /// record it while [`Custom::is_recording`].
     ///
     /// # Errors
     /// [`Error::Aliased`], [`Error::OtherDevice`], or what `run` returns.
@@ -132,7 +133,7 @@ impl<B: Backend> Commands<B> {
         name: impl Into<Name>,
         values: &[u8],
         accesses: A,
-        run: impl FnOnce(Call<'_, B>, &[Span<'_, B>]) -> Result<(), Error>,
+        run: impl FnOnce(Custom<'_, B>, &[Span<'_, B>]) -> Result<(), Error>,
     ) -> Result<(), Error>
     where
         B: OpenCalls,
@@ -140,7 +141,7 @@ impl<B: Backend> Commands<B> {
         let at = Location::caller();
         self.launch_over(name.into(), None, values, &accesses, at, |call, uses| {
             let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
-            run(call, &spans)
+            run(Custom::new(call), &spans)
         })
     }
 
@@ -186,7 +187,7 @@ impl<B: Backend> Commands<B> {
                 if !call.is_recording() {
                     self.captures.give_back();
                 }
-                let memory = B::allocate(call.reborrow(), bytes)?;
+                let memory = self.device.allocate(bytes)?;
                 let block = Block::new(memory, bytes, self.captures.returns());
                 first(call, Span::new(&block, 0, bytes))?;
                 self.window.borrow_mut().adopt(&block);
@@ -212,16 +213,25 @@ impl<B: Backend> Commands<B> {
             })?;
             (index, window.is_recording())
         };
-        let fail = |error: &Error| self.window.borrow_mut().fail(index, command, error);
-        let unwinding = OnUnwind(|| fail(&Error::Panicked));
-        let done = self
-            .driver()
-            .and_then(|driver| run(Call::new(driver, &self.device, recording)));
+        self.noting(
+            |error| self.window.borrow_mut().fail(index, command, error),
+            || {
+                let driver = self.driver()?;
+                run(Call::new(driver, &self.device, recording))
+            },
+        )
+    }
+
+    /// Runs `run`, and notes if it fails or if a panic leaves it.
+    fn noting<R>(
+        &self,
+        note: impl Fn(&Error),
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let unwinding = OnUnwind(|| note(&Error::Panicked));
+        let done = run();
         std::mem::forget(unwinding);
-        if let Err(error) = &done {
-            fail(error);
-        }
-        done
+        done.inspect_err(note)
     }
 
     /// Refuses memory of another device (M10), and one memory twice with a write among them.
@@ -294,6 +304,21 @@ impl<B: Backend> Commands<B> {
         run(Transition::new(self.driver()?, &self.device))
     }
 
+    /// Runs one of the backend's waits or a replay. In a warm-up its failure is one of the warm-up:
+    /// what a lazy driver's command failed with shows only here.
+    pub(crate) fn wait<R>(
+        &self,
+        kind: Kind,
+        at: At,
+        run: impl FnOnce(Transition<'_, B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let command = Command::new(kind, &[], at);
+        self.noting(
+            |error| self.window.borrow_mut().fail_wait(&command, error),
+            || self.transition(run),
+        )
+    }
+
     /// Whether the driver stream is still in a window that should have closed.
     pub(crate) fn is_stuck(&self) -> bool {
         self.transition(|t| Ok(B::in_window(t))).unwrap_or(false)
@@ -301,6 +326,8 @@ impl<B: Backend> Commands<B> {
 
     /// Retires the driver stream, whatever its state, and opens another (L3).
     pub(crate) fn replace_driver(&mut self) {
+        // Nobody will know when the work of the old one is done, so what was kept for it stays.
+        std::mem::forget(self.kept.take());
         // What it is while the old one is dropped and if opening panics.
         self.driver = Err(Error::StreamLost {
             cause: Arc::new(Error::Panicked),
@@ -322,22 +349,28 @@ impl<B: Backend> Commands<B> {
         self.driver.as_ref().map_err(Error::clone)
     }
 
-    /// The driver has been waited for: what was kept for its work goes, with no borrow held (M14).
+    /// The driver has been waited for: what was kept for its work goes, with no borrow held (M14),
+    /// and so does memory that waits.
     pub(crate) fn waited(&self) {
         let kept = self.kept.take();
         drop(kept);
+        self.captures.give_back();
     }
 }
 
 impl<B: Backend> Drop for Commands<B> {
     fn drop(&mut self) {
-        // What was kept must outlive the work that it was kept for.
-        if !self.kept.get_mut().is_empty() {
-            let waited = self.transition(B::synchronize);
-            drop(waited);
-            self.waited();
-        }
-        self.captures.give_back();
+        no_second_panic(|| {
+            // What was kept must outlive the work that it was kept for: if nobody can tell when
+            // that is done, it stays.
+            let kept = self.kept.take();
+            if !kept.is_empty() && self.transition(B::synchronize).is_err() {
+                std::mem::forget(kept);
+            } else {
+                drop(kept);
+            }
+            self.captures.give_back();
+        });
     }
 }
 

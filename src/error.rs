@@ -29,10 +29,10 @@ pub enum Error {
         owner: StreamId,
     },
 
-    /// `begin` after a warm-up in which a command failed, also when its error was swallowed. Rule L14.
+    /// A command or wait of the warm-up failed, also when its error was swallowed. Rule L14.
     #[error(
-        "begin: in the capture of {owner}, command {index} of the warm-up, {name} at {at}, failed, so what \
-         would be recorded never ran whole; mend it and prepare again"
+        "the warm-up of {owner} failed: its command {index}, {name} at {at}, did, so what would be recorded \
+         never ran whole; mend it and prepare again"
     )]
     WarmUpFailed {
         /// Who prepared the capture.
@@ -205,10 +205,11 @@ pub enum Error {
         bytes: usize,
     },
 
-    /// The stream's driver stream would not leave a capture, was retired, and could not be
+    /// The stream's driver stream did not leave a capture in order, was retired, and could not be
     /// replaced. The stream's next `prepare` tries again. Rule L3.
     #[error(
-        "the driver stream was retired, since it would not leave a capture, and opening another failed; prepare tries again"
+        "the driver stream was retired, since it did not leave a capture in order, and opening another failed; \
+         prepare tries again"
     )]
     StreamLost {
         /// Why no other could be opened.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::memory::Held;
 use crate::phase::MayWait;
 use crate::stream::Stream;
-use crate::window::{Contents, Kept, Trace};
+use crate::window::{Contents, Kept, Kind, Trace};
 
 /// A sealed recording: work to replay as often as wanted.
 ///
@@ -73,14 +73,15 @@ impl<B: Backend> Graph<B> {
     where
         P: MayWait,
     {
+        let at = Location::caller();
         if !self.captures.is_same_device(stream.captures()) {
             return Err(Error::OtherDevice {
                 call: "replay",
                 what: "graph",
-                at: Location::caller(),
+                at,
             });
         }
-        stream.transition(|t| B::replay(&mut self.executable, t))
+        stream.wait(Kind::Replay, at, |t| B::replay(&mut self.executable, t))
     }
 
     /// The number of commands.
@@ -98,10 +99,15 @@ impl<B: Backend> Graph<B> {
     pub fn memory(&self) -> GraphMemory {
         GraphMemory {
             buffers: self.held.len(),
-            device_bytes: self.held.iter().map(Held::bytes).sum(),
+            device_bytes: saturating_sum(self.held.iter().map(Held::bytes)),
             host_bytes: self.commands.written_bytes(),
         }
     }
+}
+
+/// Bytes of a graph may be more than an address: several devices have virtual memory.
+pub(crate) fn saturating_sum(bytes: impl Iterator<Item = usize>) -> usize {
+    bytes.fold(0, usize::saturating_add)
 }
 
 impl<B: Backend> fmt::Debug for Graph<B> {

@@ -108,7 +108,7 @@ mod sync;
 mod window;
 
 pub use access::{Access, Accesses, Mode, Read, ReadWrite, Write, read, read_write, write};
-pub use backend::{Backend, Call, EndsAnywhere, OpenCalls, Transition};
+pub use backend::{Backend, Call, Custom, EndsAnywhere, OpenCalls, Transition};
 pub use captures::DeviceCaptures;
 pub use commands::Commands;
 pub use error::{At, Error, TransitionError};

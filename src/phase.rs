@@ -46,6 +46,8 @@ impl fmt::Display for PhaseName {
 }
 
 mod sealed {
+    pub struct Key;
+
     pub trait Sealed {}
     impl Sealed for super::NoCapture {}
     impl Sealed for super::Prepared {}
@@ -162,10 +164,23 @@ impl MayWait for Prepared {}
     label = "cannot move to another thread",
     note = "end or abort the capture first"
 )]
-pub trait AnyThread<B: Backend>: Phase {}
-impl<B: Backend> AnyThread<B> for NoCapture {}
-impl<B: Backend> AnyThread<B> for Prepared {}
-impl<B: Backend + EndsAnywhere> AnyThread<B> for Recording {}
+pub trait AnyThread<B: Backend>: Phase {
+    /// Takes a type that nobody outside can name, or a backend could implement the trait.
+    #[doc(hidden)]
+    fn sealed(_: sealed::Key);
+}
+
+impl<B: Backend> AnyThread<B> for NoCapture {
+    fn sealed(_: sealed::Key) {}
+}
+
+impl<B: Backend> AnyThread<B> for Prepared {
+    fn sealed(_: sealed::Key) {}
+}
+
+impl<B: Backend + EndsAnywhere> AnyThread<B> for Recording {
+    fn sealed(_: sealed::Key) {}
+}
 
 /// A capture under way: the commands of its stream, its place in the record, and its owner. However
 /// it is dropped, the driver's window is closed and the record left (L3, L5, L12).
@@ -253,7 +268,7 @@ impl<B: Backend> Drop for Capture<B> {
         // SAFETY: `drop` runs once, `into_parts` prevents it where it took the parts, and nothing
         // reads them after this line.
         let parts = unsafe { ManuallyDrop::take(&mut self.0) };
-        drop(parts.abort());
+        no_second_panic(|| drop(parts.abort()));
     }
 }
 
@@ -269,7 +284,8 @@ impl<B: Backend> Parts<B> {
         let left = catch_unwind(AssertUnwindSafe(|| leave(&mut commands)));
         if left.is_err() {
             let replaced = catch_unwind(AssertUnwindSafe(|| commands.replace_driver()));
-            drop(replaced);
+            // Not dropped: a panic's value may panic in its own drop, and the record is not left.
+            std::mem::forget(replaced);
         }
         commands.captures().leave(entry);
         match left {
@@ -279,17 +295,27 @@ impl<B: Backend> Parts<B> {
     }
 
     fn abort(self) -> Box<Commands<B>> {
-        let (commands, ()) = self.leave(|commands| {
-            let aborted = commands.transition(|t| {
-                B::abort(t);
-                Ok(())
-            });
+        let (commands, recorded) = self.leave(|commands| {
+            let aborted = commands.transition(|t| Ok(B::abort(t)));
             if aborted.is_ok() && commands.is_stuck() {
                 commands.replace_driver();
             }
+            aborted
         });
         let given_up = commands.window().replace(Window::idle());
-        drop(given_up);
+        drop((recorded, given_up));
         commands
+    }
+}
+
+/// Runs `f`, for a drop: while another panic unwinds, one of `f` would abort the process, so it is
+/// let go.
+pub(crate) fn no_second_panic(f: impl FnOnce()) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
+        if std::thread::panicking() {
+            std::mem::forget(panic);
+        } else {
+            resume_unwind(panic);
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::phase::{
 };
 use crate::record::CaptureStatus;
 use crate::stream_id::StreamId;
-use crate::window::Window;
+use crate::window::{Kind, Window};
 
 /// A stream of backend `B` in phase `P`.
 ///
@@ -254,13 +254,13 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     ///
     /// # Errors
     /// What the work failed with, or the driver's refusal.
+    #[track_caller]
     pub fn synchronize(&self) -> Result<(), Error>
     where
         P: MayWait,
     {
-        self.transition(B::synchronize)?;
+        self.wait(Kind::Synchronize, Location::caller(), B::synchronize)?;
         self.waited();
-        self.captures().give_back();
         Ok(())
     }
 
@@ -273,7 +273,13 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        let mut into = vec![T::zeroed(); buffer.len()];
+        self.check_memory("read", buffer.span(), Location::caller())?;
+        let mut into = Vec::new();
+        into.try_reserve_exact(buffer.len())
+            .map_err(|_| Error::OutOfMemory {
+                bytes: buffer.span().bytes(),
+            })?;
+        into.resize(buffer.len(), T::zeroed());
         self.read_into(buffer, &mut into)?;
         Ok(into)
     }
@@ -291,7 +297,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         same_length("read", buffer.len(), into.len(), at)?;
         self.check_memory("read", buffer.span(), at)?;
         let bytes = bytemuck::cast_slice_mut(into);
-        self.transition(|t| B::read(t, buffer.span(), bytes))?;
+        self.wait(Kind::Read, at, |t| B::read(t, buffer.span(), bytes))?;
         self.waited();
         Ok(())
     }

@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 use crate::access::{Mode, Use};
 use crate::backend::Backend;
 use crate::error::{At, Error};
+use crate::graph::saturating_sum;
 use crate::memory::{Block, Held};
 use crate::stream_id::StreamId;
 
@@ -29,6 +30,10 @@ pub(crate) enum Kind {
     Copy,
     Fill,
     Launch,
+    /// Not commands, and in no trace; but they can fail a warm-up.
+    Synchronize,
+    Read,
+    Replay,
 }
 
 impl Kind {
@@ -40,6 +45,9 @@ impl Kind {
             Self::Copy => "copy",
             Self::Fill => "fill",
             Self::Launch => "launch",
+            Self::Synchronize => "synchronize",
+            Self::Read => "read",
+            Self::Replay => "replay",
         }
     }
 
@@ -128,13 +136,14 @@ impl Trace {
     /// Bytes that its writes copy from the host.
     pub(crate) fn written_bytes(&self) -> usize {
         let written = |(step, touches): (&Step, &[Touch])| match step.kind {
-            Kind::Write | Kind::Upload => touches.iter().map(|touch| touch.bytes).sum(),
+            Kind::Write | Kind::Upload => saturating_sum(touches.iter().map(|touch| touch.bytes)),
             _ => 0,
         };
-        (0..self.len())
-            .filter_map(|index| self.get(index))
-            .map(written)
-            .sum()
+        saturating_sum(
+            (0..self.len())
+                .filter_map(|index| self.get(index))
+                .map(written),
+        )
     }
 
     fn push<B: Backend>(&mut self, command: &Command<'_, B>, touches: &[Touch]) {
@@ -302,6 +311,13 @@ impl<B: Backend> Window<B> {
                 first,
             }),
         };
+    }
+
+    /// A wait or a replay failed. Outside a warm-up that concerns no capture.
+    pub(crate) fn fail_wait(&mut self, wait: &Command<'_, B>, error: &Error) {
+        if self.state == State::WarmUp {
+            self.fail(self.issued, wait, error);
+        }
     }
 
     /// Keeps a value for the graph.

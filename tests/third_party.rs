@@ -437,3 +437,81 @@ fn nothing_is_left_when_all_handles_are_gone() {
     stream.synchronize().unwrap();
     assert_eq!(device.live(), 0);
 }
+
+/// L3, L5: also where opening another driver stream panics.
+#[test]
+fn a_panic_while_replacing_the_driver_stream_leaves_the_record() {
+    let (device, stream) = recording(bench());
+    device.fail("abort panic", Fault::Panic);
+    device.fail("open", Fault::Panic);
+    panics(|| stream.abort());
+    assert_idle(&status(&device));
+    assert_usable(Stream::on(&device).unwrap());
+}
+
+/// L14: work that fails when it is waited for has failed the warm-up.
+#[test]
+fn a_wait_that_fails_in_the_warm_up_refuses_the_window() {
+    for call in ["synchronize", "read", "replay"] {
+        let Bench {
+            device,
+            stream,
+            x,
+            y,
+        } = bench::<Free>();
+        let (stream, mut graph, ()) = stream.capture(|c| c.add(&x, &y, 1.0)).unwrap();
+        let stream = stream.prepare().unwrap();
+        stream.add(&x, &y, 1.0).unwrap();
+        device.fail(call, Fault::Refuse);
+        let failed = match call {
+            "synchronize" => stream.synchronize(),
+            "read" => stream.read(&x).map(drop),
+            _ => graph.replay(&stream),
+        };
+        assert!(failed.is_err());
+        let refused = stream.begin().unwrap_err();
+        let told = told(refused.error());
+        assert!(
+            told.contains(call) && told.contains("third_party.rs"),
+            "{told}"
+        );
+        assert_usable(refused.into_stream());
+    }
+}
+
+/// L14: but a read that was refused for its arguments has not.
+#[test]
+fn a_read_with_bad_arguments_does_not_fail_the_warm_up() {
+    let Bench { stream, x, y, .. } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    assert!(stream.read_into(&x, &mut [0.0]).is_err());
+    assert!(stream.begin().is_ok());
+}
+
+/// `keep`: where nobody can tell when the work is done, the value stays.
+#[test]
+fn what_was_kept_for_a_retired_driver_stream_is_not_dropped_early() {
+    let kept = Arc::new(());
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<Free>();
+    let stream = stream.prepare().unwrap();
+    stream.keep(Arc::clone(&kept));
+    stream.add(&x, &y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    device.fail("abort", Fault::Stick);
+    let stream = stream.abort();
+    stream.synchronize().unwrap();
+    drop(stream);
+    assert_eq!(Arc::strong_count(&kept), 2);
+
+    let stream = Stream::<_, Free>::on(&device).unwrap();
+    stream.keep(Arc::clone(&kept));
+    device.fail("synchronize", Fault::Refuse);
+    drop(stream);
+    assert_eq!(Arc::strong_count(&kept), 3);
+}

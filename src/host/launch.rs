@@ -48,15 +48,20 @@ impl Commands {
         self.launch_over(name.into(), kind, &[], &accesses, at, |call, _| {
             let pins = accesses.pins();
             if call.is_recording() {
-                return record(&call, "launch", move || A::run(&pins, &kernel));
+                return record(&call, "launch", move || A::run(&pins, &kernel, Key(())));
             }
             // Goes before `kernel` and `pins`: what they captured is dropped with no lock held (M14).
             let turn = call.device().turn("launch")?;
-            turn.run(|| A::run(&pins, &kernel));
+            turn.run(|| A::run(&pins, &kernel, Key(())));
             Ok(())
         })
     }
 }
+
+/// What it takes to touch memory. Only this file makes one, so that nobody runs a kernel, or holds
+/// memory, around the commands: a hidden method of a public trait can be called.
+#[derive(Clone, Copy)]
+pub struct Key(());
 
 /// Memory that a kernel will see, and which bytes of it.
 pub struct Pin {
@@ -87,7 +92,7 @@ pub trait Access: access::Access<Host> {
     type Guard<'g>;
 
     #[doc(hidden)]
-    fn lock(pin: &Pin) -> Self::Guard<'_>;
+    fn lock(pin: &Pin, key: Key) -> Self::Guard<'_>;
 
     #[doc(hidden)]
     fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> Self::View<'v>;
@@ -97,7 +102,7 @@ impl<T: Pod> Access for Read<'_, T, Host> {
     type View<'v> = &'v [T];
     type Guard<'g> = RwLockReadGuard<'g, Vec<u128>>;
 
-    fn lock(pin: &Pin) -> Self::Guard<'_> {
+    fn lock(pin: &Pin, _: Key) -> Self::Guard<'_> {
         pin.memory.read()
     }
 
@@ -112,7 +117,7 @@ macro_rules! writing {
             type View<'v> = &'v mut [T];
             type Guard<'g> = RwLockWriteGuard<'g, Vec<u128>>;
 
-            fn lock(pin: &Pin) -> Self::Guard<'_> {
+            fn lock(pin: &Pin, _: Key) -> Self::Guard<'_> {
                 pin.memory.write()
             }
 
@@ -142,7 +147,7 @@ pub trait Accesses: access::Accesses<Host> + SealedAccesses<Host> {
     fn pins(&self) -> Self::Pins;
 
     #[doc(hidden)]
-    fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>));
+    fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>), key: Key);
 }
 
 macro_rules! alone {
@@ -155,8 +160,8 @@ macro_rules! alone {
                 Pin::new(self.0.span())
             }
 
-            fn run(pin: &Pin, kernel: &impl for<'v> Fn(Self::Views<'v>)) {
-                kernel(Self::view(&mut Self::lock(pin), &pin.range));
+            fn run(pin: &Pin, kernel: &impl for<'v> Fn(Self::Views<'v>), key: Key) {
+                kernel(Self::view(&mut Self::lock(pin, key), &pin.range));
             }
         }
     };
@@ -182,8 +187,8 @@ macro_rules! accesses {
                 ($(Pin::new(access::SealedAccess::used(&self.$place).span),)+)
             }
 
-            fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>)) {
-                $(let mut $guard = $access::lock(&pins.$place);)+
+            fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>), key: Key) {
+                $(let mut $guard = $access::lock(&pins.$place, key);)+
                 kernel(($($access::view(&mut $guard, &pins.$place.range),)+));
             }
         }

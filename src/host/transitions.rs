@@ -45,8 +45,8 @@ impl Backend for Host {
         Ok(recorded)
     }
 
-    fn abort(t: Transition<'_, Self>) {
-        drop(t.driver().close_window());
+    fn abort(t: Transition<'_, Self>) -> Option<Sealed> {
+        Some(Sealed(t.driver().close_window()))
     }
 
     fn in_window(t: Transition<'_, Self>) -> bool {
@@ -70,7 +70,7 @@ impl Backend for Host {
         Ok(())
     }
 
-    fn allocate(_: Call<'_, Self>, bytes: usize) -> Result<Memory, Error> {
+    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
         not_in_kernel("alloc")?;
         Memory::new(bytes)
     }

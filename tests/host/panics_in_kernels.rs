@@ -50,3 +50,45 @@ fn a_kernel_that_panics_in_a_replay_leaves_stream_and_graph_usable() {
     assert_eq!(stream.read(&y).unwrap(), [5.0, 6.0]);
     assert_usable(stream);
 }
+
+/// L14: in a warm-up, it is the warm-up that failed.
+#[test]
+fn a_kernel_that_panics_in_a_replay_fails_the_warm_up() {
+    let (stream, x, y) = two_buffers();
+    let (stream, mut graph, ()) = stream
+        .capture(|c| {
+            c.launch("picky", read(&x), |x: &[f32]| {
+                assert!(x[0] > 0.0, "not positive")
+            })
+        })
+        .unwrap();
+    stream.write(&x, &[-1.0, 0.0]).unwrap();
+    let stream = stream.prepare().unwrap();
+    Host::add(&stream, &x, &y, 1.0).unwrap();
+    panics(|| graph.replay(&stream));
+    let refused = stream.begin().unwrap_err();
+    assert!(told(refused.error()).contains("replay"), "{refused:?}");
+}
+
+/// L5, L12: while one panic unwinds, another in a value that the recording captured is let go.
+#[test]
+fn a_captured_value_that_panics_while_a_panic_unwinds_aborts_nothing() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a second one");
+        }
+    }
+    let Bench {
+        device, stream, x, ..
+    } = bench::<Host>();
+    let stream = stream.prepare().unwrap();
+    stream.fill(&x, 0.0).unwrap();
+    let stream = stream.begin().unwrap();
+    stream.keep(Bomb);
+    panics(|| {
+        let _stream = stream;
+        panic!("the first one");
+    });
+    assert_idle(device.status());
+}

@@ -81,3 +81,35 @@ fn a_graph_dropped_in_a_window_may_issue_commands_elsewhere() {
     stream.fill(&x, 2.0).unwrap();
     assert!(stream.end().is_ok());
 }
+
+/// L3: what was recorded is dropped when the capture has left the record.
+#[test]
+fn what_a_kernel_captured_sees_its_capture_ended() {
+    struct Looks(Host, Arc<AtomicBool>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            self.1
+                .fetch_or(self.0.status().any_active(), Ordering::Relaxed);
+        }
+    }
+    let Bench {
+        device, stream, x, ..
+    } = bench::<Host>();
+    let seen = Arc::new(AtomicBool::new(false));
+    let launch = |c: &Commands, looks: Option<Looks>| {
+        c.launch("holds", write(&x), move |x| {
+            let _held = &looks;
+            x.fill(0.0);
+        })
+    };
+    let stream = stream.prepare().unwrap();
+    launch(&stream, None).unwrap();
+    let stream = stream.begin().unwrap();
+    let looks = Looks(device.clone(), Arc::clone(&seen));
+    launch(&stream, Some(looks)).unwrap();
+    drop(stream.abort());
+    assert!(
+        !seen.load(Ordering::Relaxed),
+        "it saw the capture that was given up"
+    );
+}

@@ -16,8 +16,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
 use graph_capture::{
-    Backend, Buffer, Call, CaptureStatus, Commands, DeviceCaptures, EndsAnywhere, Error, OpenCalls,
-    Span, Transition, read, read_write, write,
+    Backend, Buffer, Call, CaptureStatus, Commands, Custom, DeviceCaptures, EndsAnywhere, Error,
+    OpenCalls, Span, Transition, read, read_write, write,
 };
 
 /// The device. A clone is the same device.
@@ -244,14 +244,15 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
         Ok(Executable(Arc::new(run)))
     }
 
-    fn abort(t: Transition<'_, Self>) {
+    fn abort(t: Transition<'_, Self>) -> Option<Recorded> {
         t.driver().machine.note("abort");
         if t.driver().machine.fault("abort panic").is_some() {
             panic!("the driver panicked in abort");
         }
-        if lock(&t.driver().machine.windows).contains_key(&t.driver().id) {
-            drop(t.driver().leave("abort"));
+        if !lock(&t.driver().machine.windows).contains_key(&t.driver().id) {
+            return None;
         }
+        t.driver().leave("abort").ok().map(Recorded)
     }
 
     fn in_window(t: Transition<'_, Self>) -> bool {
@@ -279,8 +280,8 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
         Ok(())
     }
 
-    fn allocate(call: Call<'_, Self>, bytes: usize) -> Result<Memory, Error> {
-        let machine = &call.device().machine;
+    fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
+        let machine = &self.machine;
         machine.enter("allocate")?;
         machine.live.fetch_add(1, Ordering::Relaxed);
         // Not zero: zeroes are the crate's to write.
@@ -292,7 +293,7 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
 
     fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error> {
         let (target, range, bytes) = (Arc::clone(&to.memory().bytes), to.range(), bytes.to_vec());
-        submit(&call, "write", move || {
+        submit(call.driver(), "write", move || {
             lock(&target)[range.clone()].copy_from_slice(&bytes);
         })
     }
@@ -303,7 +304,7 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
             Arc::clone(&to.memory().bytes),
         );
         let (from, to) = (from.range(), to.range());
-        submit(&call, "copy", move || {
+        submit(call.driver(), "copy", move || {
             let bytes = lock(&source)[from.clone()].to_vec();
             lock(&target)[to.clone()].copy_from_slice(&bytes);
         })
@@ -312,7 +313,7 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
     fn fill(call: Call<'_, Self>, to: Span<'_, Self>, pattern: &[u8]) -> Result<(), Error> {
         let (target, range, pattern) =
             (Arc::clone(&to.memory().bytes), to.range(), pattern.to_vec());
-        submit(&call, "fill", move || {
+        submit(call.driver(), "fill", move || {
             for element in lock(&target)[range.clone()].chunks_exact_mut(pattern.len()) {
                 element.copy_from_slice(&pattern);
             }
@@ -321,12 +322,11 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
 }
 
 /// Queues work, or records it.
-fn submit<const PINNED: bool>(
-    call: &Call<'_, Third<PINNED>>,
+fn submit(
+    driver: &Driver,
     name: &'static str,
     work: impl Fn() + Send + Sync + 'static,
 ) -> Result<(), Error> {
-    let driver = call.driver();
     driver.machine.enter(name)?;
     let work: Work = Arc::new(work);
     match driver.window.borrow_mut().as_mut() {
@@ -387,7 +387,7 @@ impl<const PINNED: bool> Launches<PINNED> for Commands<Third<PINNED>> {
 
 /// `y[i] = f(x[i], y[i])`.
 fn zip<const PINNED: bool>(
-    call: &Call<'_, Third<PINNED>>,
+    call: &Custom<'_, Third<PINNED>>,
     name: &'static str,
     spans: &[Span<'_, Third<PINNED>>],
     f: impl Fn(f32, f32) -> f32 + Send + Sync + 'static,
@@ -397,7 +397,7 @@ fn zip<const PINNED: bool>(
     };
     let (source, target) = (Arc::clone(&x.memory().bytes), Arc::clone(&y.memory().bytes));
     let (from, to) = (x.range(), y.range());
-    submit(call, name, move || {
+    submit(call.driver(), name, move || {
         let x = lock(&source)[from.clone()].to_vec();
         let mut y = lock(&target);
         for (y, x) in y[to.clone()].chunks_exact_mut(4).zip(x.chunks_exact(4)) {
