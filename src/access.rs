@@ -6,21 +6,21 @@ use crate::backend::Backend;
 use crate::memory::{Buffer, Span};
 
 /// How a command uses memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// Only read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Mode {
     Read,
     /// Written, whatever it held.
     Write,
-    /// Read and written.
     ReadWrite,
 }
 
 impl Mode {
-    /// Whether it writes.
-    #[must_use]
-    pub fn writes(self) -> bool {
-        !matches!(self, Self::Read)
+    pub(crate) fn reads(self) -> bool {
+        self != Self::Write
+    }
+
+    pub(crate) fn writes(self) -> bool {
+        self != Self::Read
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -28,6 +28,14 @@ impl Mode {
             Self::Read => "read",
             Self::Write => "write",
             Self::ReadWrite => "read_write",
+        }
+    }
+
+    pub(crate) fn verb(self) -> &'static str {
+        match self {
+            Self::Read => "reads",
+            Self::Write => "writes",
+            Self::ReadWrite => "reads and writes",
         }
     }
 }

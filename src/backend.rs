@@ -4,6 +4,8 @@
 //! order of the rules, and the two tokens, which only the crate can make, keep everyone else from
 //! calling them.
 
+use std::time::Duration;
+
 use crate::captures::DeviceCaptures;
 use crate::error::Error;
 use crate::memory::Span;
@@ -13,30 +15,45 @@ use crate::memory::Span;
 /// # Implementing it for a driver of your own
 ///
 /// Supply the functions below, put one [`DeviceCaptures`] beside the device, implement
-/// [`OpenCalls`], and add the launches as an extension trait on [`Commands<Mine>`](crate::Commands), each a
-/// call of [`Commands::custom`](crate::Commands::custom). Phases, record, trace, memory that outlives its graph, and checks
-/// of devices and aliases come from the crate.
+/// [`OpenCalls`], and add the launches as an extension trait on [`Commands<Mine>`](crate::Commands),
+/// each a call of [`Commands::custom`](crate::Commands::custom). Phases, record, trace, the pool,
+/// order between streams, and checks of devices and aliases come from the crate.
 ///
-/// Functions that take a [`Call`] run the work, or record it while [`Call::is_recording`]. No
-/// function is called with a lock or a borrow of the crate held, but for the drop of a
-/// [`Memory`](Backend::Memory), which happens under the device's gate.
+/// Functions that take a [`Call`] run the work, or record it while [`Call::is_recording`]. They and
+/// [`replay`](Backend::replay) are called under the device's turn to submit, unless there is
+/// [one queue](Backend::ONE_QUEUE), and [`free`](Backend::free) under the device's gate: none of
+/// them may issue commands. No other function is called with a lock of the crate held.
 pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// One driver stream. It uses interior mutability, and is never used from two threads at once.
     /// A stream is `Send` where this is. Dropping it retires the driver stream, whatever its state.
     type Driver: 'static;
 
-    /// One allocation. Dropping it gives the memory back to the driver. The crate drops it only
-    /// while no window of the device is open (rule M5); on any thread.
+    /// One allocation, given back by [`free`](Backend::free).
     ///
-    /// It must not own a clone of `Self`: what waits to be dropped is kept beside the device's
-    /// record, which `Self` owns, so neither would ever go. Let it own what frees it.
+    /// It must not own a clone of `Self`: free memory is kept in a pool that `Self` owns, so neither
+    /// would ever go. Let it own what is needed to free it.
     type Memory: Send + Sync + 'static;
 
     /// What a closed window yields: not yet executable.
     type Recorded: 'static;
 
-    /// A sealed graph's executable form.
+    /// A sealed graph's executable form. Dropped on any thread, and only when its replays are done.
+    /// Like [`Memory`](Backend::Memory) it must not own a clone of `Self`.
     type Executable: Send + 'static;
+
+    /// What marks points in the work of one driver stream, from any thread, as long as anybody needs
+    /// it: also after the driver stream was dropped.
+    type Timeline: Send + Sync + 'static;
+
+    /// A point in the work of a driver stream: reached when all that was submitted before it is done.
+    type Point: Send + Sync + 'static;
+
+    /// A copy to the host that was submitted and not yet waited for.
+    type Fetched;
+
+    /// Whether all streams of the device feed one queue that runs in the order of submission, and
+    /// memory may be freed while submitted work uses it. The crate then orders nothing itself.
+    const ONE_QUEUE: bool;
 
     /// The record of this device: the same for every clone of the handle (rule L13).
     fn captures(&self) -> &DeviceCaptures<Self>;
@@ -92,18 +109,62 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// What the work, or the wait, failed with.
     fn synchronize(t: Transition<'_, Self>) -> Result<(), Error>;
 
-    /// Copies bytes of the device to the host, after all work submitted before. `into` is as long
-    /// as `from`.
+    /// Submits a copy of bytes of the device to the host, without waiting for it.
     ///
     /// # Errors
     /// The driver's refusal.
-    fn read(t: Transition<'_, Self>, from: Span<'_, Self>, into: &mut [u8]) -> Result<(), Error>;
+    fn fetch(call: Call<'_, Self>, from: Span<'_, Self>) -> Result<Self::Fetched, Error>;
 
-    /// Allocates `bytes` bytes, aligned to at least 16, of any content.
+    /// Waits for a fetch on the same driver stream, and takes its bytes. `into` is as long as what
+    /// was fetched.
+    ///
+    /// # Errors
+    /// What the work, or the wait, failed with.
+    fn land(t: Transition<'_, Self>, fetched: Self::Fetched, into: &mut [u8]) -> Result<(), Error>;
+
+    /// The timeline of a driver stream.
+    fn timeline(driver: &Self::Driver) -> Self::Timeline;
+
+    /// Marks the point behind all that was submitted so far. Never called while the driver stream
+    /// is in a window.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn mark(timeline: &Self::Timeline) -> Result<Self::Point, Error>;
+
+    /// Has the later work of this driver stream wait for a point of another, on the device. Never
+    /// called while the driver stream is in a window.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    fn follow(call: Call<'_, Self>, point: &Self::Point) -> Result<(), Error>;
+
+    /// Whether a point is reached, without waiting.
+    ///
+    /// # Errors
+    /// What the work failed with, or the driver's refusal.
+    fn is_reached(point: &Self::Point) -> Result<bool, Error>;
+
+    /// Waits on the host until a point is reached, or for the time given, and says whether it is.
+    ///
+    /// # Errors
+    /// What the work failed with, or the driver's refusal.
+    fn wait(point: &Self::Point, timeout: Option<Duration>) -> Result<bool, Error>;
+
+    /// Allocates `bytes` bytes, aligned to at least 16, of any content. Never called for a stream
+    /// that is in a window (rule M4); a window of another stream may be open.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or the driver's refusal.
     fn allocate(&self, bytes: usize) -> Result<Self::Memory, Error>;
+
+    /// Gives memory back to the driver: on any thread, only while no window of the device is open
+    /// (rule M5), and only when the work that used it is done, unless there is
+    /// [one queue](Backend::ONE_QUEUE).
+    ///
+    /// # Errors
+    /// The driver's refusal. The memory counts as lost then.
+    fn free(memory: Self::Memory) -> Result<(), Error>;
 
     /// Copies bytes of the host to the device. `bytes` is as long as `to`, and may be gone when the
     /// call returns: a recording keeps a copy of its own (rule M6).
@@ -153,30 +214,49 @@ pub struct Transition<'a, B: Backend> {
     device: &'a B,
 }
 
-impl<'a, B: Backend> Transition<'a, B> {
-    pub(crate) fn new(driver: &'a B::Driver, device: &'a B) -> Self {
-        Self { driver, device }
-    }
-
-    /// The driver stream.
-    #[must_use]
-    pub fn driver(&self) -> &'a B::Driver {
-        self.driver
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &'a B {
-        self.device
-    }
-}
-
-/// Permission to issue one command on a driver stream. Made by the crate alone, and no use for
-/// transitions.
+/// Permission to run or record one command on a driver stream. Made by the crate alone, and no use
+/// for transitions.
 pub struct Call<'a, B: Backend> {
     driver: &'a B::Driver,
     device: &'a B,
     recording: bool,
+}
+
+/// What a custom command gets: the driver stream, and no permission to call [`Backend`]'s functions.
+pub struct Custom<'a, B: Backend> {
+    driver: &'a B::Driver,
+    device: &'a B,
+    recording: bool,
+}
+
+macro_rules! token {
+    ($token:ident) => {
+        impl<'a, B: Backend> $token<'a, B> {
+            /// The driver stream.
+            #[must_use]
+            pub fn driver(&self) -> &'a B::Driver {
+                self.driver
+            }
+
+            /// The device.
+            #[must_use]
+            pub fn device(&self) -> &'a B {
+                self.device
+            }
+        }
+
+        // It stays where the crate hands it out.
+        static_assertions::assert_not_impl_any!($token<'static, crate::Host>: Clone, Copy);
+    };
+}
+token!(Transition);
+token!(Call);
+token!(Custom);
+
+impl<'a, B: Backend> Transition<'a, B> {
+    pub(crate) fn new(driver: &'a B::Driver, device: &'a B) -> Self {
+        Self { driver, device }
+    }
 }
 
 impl<'a, B: Backend> Call<'a, B> {
@@ -188,16 +268,20 @@ impl<'a, B: Backend> Call<'a, B> {
         }
     }
 
-    /// The driver stream.
+    /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).
     #[must_use]
-    pub fn driver(&self) -> &'a B::Driver {
-        self.driver
+    pub fn is_recording(&self) -> bool {
+        self.recording
     }
+}
 
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &'a B {
-        self.device
+impl<'a, B: Backend> Custom<'a, B> {
+    pub(crate) fn new(call: Call<'a, B>) -> Self {
+        Self {
+            driver: call.driver,
+            device: call.device,
+            recording: call.recording,
+        }
     }
 
     /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).
@@ -206,34 +290,3 @@ impl<'a, B: Backend> Call<'a, B> {
         self.recording
     }
 }
-
-/// What a custom command gets: the driver stream, and no permission to call [`Backend`]'s functions.
-pub struct Custom<'a, B: Backend>(Call<'a, B>);
-
-impl<'a, B: Backend> Custom<'a, B> {
-    pub(crate) fn new(call: Call<'a, B>) -> Self {
-        Self(call)
-    }
-
-    /// The driver stream.
-    #[must_use]
-    pub fn driver(&self) -> &'a B::Driver {
-        self.0.driver
-    }
-
-    /// The device.
-    #[must_use]
-    pub fn device(&self) -> &'a B {
-        self.0.device
-    }
-
-    /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).
-    #[must_use]
-    pub fn is_recording(&self) -> bool {
-        self.0.recording
-    }
-}
-
-// A backend's author meets these in signatures alone; both stay where the crate hands them out.
-static_assertions::assert_not_impl_any!(Transition<'static, crate::Host>: Clone, Copy);
-static_assertions::assert_not_impl_any!(Call<'static, crate::Host>: Clone, Copy);

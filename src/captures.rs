@@ -1,15 +1,19 @@
-//! What one device has once: the record of its captures, the gate, and the queue of memory that
-//! waits to go back.
+//! What one device has once: the record of its captures, the gate, the pool, the turn to submit, and
+//! the graphs that are gone but not done.
 
 use std::fmt;
-use std::sync::Arc;
+use std::mem::forget;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::StreamId;
 use crate::backend::Backend;
-use crate::memory::Returns;
+use crate::error::Error;
+use crate::memory::{DeviceMemory, Pool};
+use crate::order::Place;
 use crate::record::{CaptureStatus, Entry, Record};
 
-/// The captures of one device, kept by its backend and shared by every handle of the device (rule L13).
+/// The captures of one device and its memory, kept by its backend and shared by every handle of the
+/// device (rule L13).
 ///
 /// A backend makes one with [`DeviceCaptures::new`] beside its device and hands it out by
 /// [`Backend::captures`]; nothing else is asked of it. Only the crate's transitions write it, and
@@ -18,7 +22,43 @@ use crate::record::{CaptureStatus, Entry, Record};
 pub struct DeviceCaptures<B: Backend> {
     status: CaptureStatus,
     record: Arc<Record>,
-    returns: Arc<Returns<B>>,
+    pool: Arc<Pool<B>>,
+    shared: Arc<Shared<B>>,
+}
+
+struct Shared<B: Backend> {
+    submitting: Mutex<()>,
+    departed: Mutex<Vec<Departed<B>>>,
+}
+
+/// What a dropped graph leaves while a replay of it may be in flight (M8).
+pub(crate) struct Departed<B: Backend> {
+    /// What must be done first, and how to find out; `None` where no point could be marked.
+    flights: Vec<(Place<B>, Option<Arc<B::Point>>)>,
+    /// Only kept to be dropped.
+    _graph: Box<dyn Send>,
+}
+
+impl<B: Backend> Departed<B> {
+    pub(crate) fn new(flights: Vec<Place<B>>, graph: Box<dyn Send>) -> Self {
+        let point = |place: Place<B>| {
+            let point = place.line.mark().ok();
+            (place, point)
+        };
+        Self {
+            flights: flights.into_iter().map(point).collect(),
+            _graph: graph,
+        }
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.flights.iter().all(|(place, point)| {
+            place.line.is_done(place.at)
+                || point
+                    .as_ref()
+                    .is_some_and(|point| B::is_reached(point).unwrap_or(false))
+        })
+    }
 }
 
 impl<B: Backend> DeviceCaptures<B> {
@@ -29,7 +69,11 @@ impl<B: Backend> DeviceCaptures<B> {
         Self {
             status: CaptureStatus::new(Arc::clone(&record)),
             record,
-            returns: Arc::new(Returns::new()),
+            pool: Arc::new(Pool::new()),
+            shared: Arc::new(Shared {
+                submitting: Mutex::new(()),
+                departed: Mutex::new(Vec::new()),
+            }),
         }
     }
 
@@ -39,13 +83,38 @@ impl<B: Backend> DeviceCaptures<B> {
         &self.status
     }
 
-    /// Whether both are handles of one device.
-    pub(crate) fn is_same_device(&self, other: &Self) -> bool {
-        self.returns.is(&other.returns)
+    /// Where the memory of the device is (rule M7).
+    #[must_use]
+    pub fn memory(&self) -> DeviceMemory {
+        self.pool.memory()
     }
 
-    pub(crate) fn returns(&self) -> &Arc<Returns<B>> {
-        &self.returns
+    /// Gives the pool's free memory back to the driver.
+    ///
+    /// # Errors
+    /// [`Error::TrimWhileRecording`] while any stream of the device records (rule M7); nothing has
+    /// changed then.
+    pub fn trim(&self) -> Result<(), Error> {
+        self.reap();
+        self.pool.trim(&self.record)
+    }
+
+    /// Whether both are handles of one device.
+    pub(crate) fn is_same_device(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.record, &other.record)
+    }
+
+    pub(crate) fn pool(&self) -> &Arc<Pool<B>> {
+        &self.pool
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// The device's turn to submit (M9).
+    pub(crate) fn submitting(&self) -> &Mutex<()> {
+        &self.shared.submitting
     }
 
     /// Publishes a prepared capture.
@@ -55,7 +124,7 @@ impl<B: Backend> DeviceCaptures<B> {
 
     /// Publishes an open window. What waits to be freed goes first, if no window is open (M5).
     pub(crate) fn begin(&self, entry: &mut Entry) {
-        self.record.begin(entry, || self.returns.drain());
+        self.record.begin(entry, || self.pool.drain());
     }
 
     /// Publishes the end of a capture. Behind the last window, what waited is freed (M5).
@@ -65,10 +134,49 @@ impl<B: Backend> DeviceCaptures<B> {
         }
     }
 
-    /// Frees what waits to be freed, unless a window is open (M5).
+    /// Drops what is left of graphs that are done, and frees what waits for it, unless a window is
+    /// open (M5).
     pub(crate) fn give_back(&self) {
-        if !self.returns.is_empty() {
-            self.record.outside_windows(|| self.returns.drain());
+        self.reap();
+        self.pool.give_back(&self.record);
+    }
+
+    /// Keeps what is left of a graph until it is done.
+    pub(crate) fn depart(&self, graph: Departed<B>) {
+        if !graph.is_done() {
+            self.departed().push(graph);
+        }
+    }
+
+    /// Drops what is left of graphs that are done, with nothing locked (M14).
+    fn reap(&self) {
+        let done: Vec<_> = self
+            .departed()
+            .extract_if(.., |graph| graph.is_done())
+            .collect();
+        drop(done);
+    }
+
+    fn departed(&self) -> MutexGuard<'_, Vec<Departed<B>>> {
+        self.shared
+            .departed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<B: Backend> Drop for Shared<B> {
+    fn drop(&mut self) {
+        let departed = self
+            .departed
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for graph in departed.drain(..) {
+            let waited = graph.flights.iter().try_for_each(|(place, _)| place.wait());
+            if waited.is_err() {
+                // Work may still use it: better lost than used after it is gone.
+                forget(graph);
+            }
         }
     }
 }
@@ -78,7 +186,8 @@ impl<B: Backend> Clone for DeviceCaptures<B> {
         Self {
             status: self.status.clone(),
             record: Arc::clone(&self.record),
-            returns: Arc::clone(&self.returns),
+            pool: Arc::clone(&self.pool),
+            shared: Arc::clone(&self.shared),
         }
     }
 }

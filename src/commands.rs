@@ -3,48 +3,62 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::fmt;
+use std::mem::forget;
 use std::panic::Location;
 use std::sync::Arc;
 
 use bytemuck::Pod;
 
+use crate::Host;
 use crate::access::{Accesses, SealedAccesses, Use};
-use crate::backend::{Backend, Call, Custom, OpenCalls, Transition};
+use crate::backend::{Backend, Call, Custom, OpenCalls};
 use crate::captures::DeviceCaptures;
+use crate::download::Download;
 use crate::error::{At, Error};
-use crate::memory::{Block, Buffer, Span, bytes_of_elements};
+use crate::memory::{Block, Buffer, Cause, Handle, Span, bytes_of_elements};
+use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
-use crate::window::{Command, Kept, Kind, Name, Window};
+use crate::trace::{Command, Name, NodeKind};
+use crate::window::{Kept, Source, Window};
 
-/// The commands of a stream: allocate, write, copy, fill, keep, and the backend's launches.
+/// The commands of a stream: allocate, write, copy, fill, download, keep, and the backend's launches.
 ///
 /// Every [`Stream`](crate::Stream) dereferences to its commands, in every phase. A function that
 /// takes `&Commands<B>` can thus be written once, and run, warmed up and recorded. Outside a window
 /// a command runs; inside, it is recorded and nothing runs (rule L10).
 ///
 /// A command that fails in a window, or is refused there, dooms the recording, also when its error
-/// is ignored (rule L8).
-pub struct Commands<B: Backend> {
+/// is ignored (rule L8). One that fails or is refused elsewhere marks what it should have written:
+/// until a command writes all of that buffer, reading it answers with [`Error::Marked`] and the
+/// cause (rule M11).
+pub struct Commands<B: Backend = Host> {
     driver: Result<B::Driver, Error>,
+    line: Arc<Line<B>>,
     device: B,
     captures: DeviceCaptures<B>,
     window: RefCell<Window<B>>,
+    followed: RefCell<Followed>,
     /// Values kept for work outside windows, until the driver has been waited for.
     kept: RefCell<Vec<Kept>>,
 }
 
-static_assertions::assert_not_impl_any!(Commands<crate::Host>: Clone, Sync);
+static_assertions::assert_not_impl_any!(Commands: Clone, Sync);
 
 impl<B: Backend> Commands<B> {
     /// Allocates `len` elements, all zero (rule M13). In a window the zeroing is recorded, so that
-    /// no replay sees what the one before left.
+    /// no replay sees what the one before left; until the first replay there is nothing to read.
+    ///
+    /// In a window the memory is what the warm-up freed, or what the pool has: nothing is asked of
+    /// the driver (rule M4).
     ///
     /// # Errors
     /// [`Error::ZeroLength`], [`Error::BadElement`], [`Error::TooLarge`], [`Error::OutOfMemory`],
-    /// or the driver's.
+    /// [`Error::PoolExhausted`] in a window, or the driver's.
     #[track_caller]
     pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T, B>, Error> {
-        self.create(Kind::Alloc, len, |call, span| B::fill(call, span, &[0]))
+        self.create(NodeKind::Alloc, len, Location::caller(), |call, span| {
+            B::fill(call, span, &[0])
+        })
     }
 
     /// Allocates a buffer that holds a copy of `data`.
@@ -53,7 +67,8 @@ impl<B: Backend> Commands<B> {
     /// As [`alloc`](Self::alloc).
     #[track_caller]
     pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T, B>, Error> {
-        self.create(Kind::Upload, data.len(), |call, span| {
+        let at = Location::caller();
+        self.create(NodeKind::Upload, data.len(), at, |call, span| {
             B::write(call, span, bytemuck::cast_slice(data))
         })
     }
@@ -67,26 +82,33 @@ impl<B: Backend> Commands<B> {
     pub fn write<T: Pod>(&self, buffer: &Buffer<T, B>, data: &[T]) -> Result<(), Error> {
         let at = Location::caller();
         let to = buffer.span();
+        let uses = [Use::write(to)];
         self.issue(
-            &Command::new(Kind::Write, &[Use::write(to)], at),
+            &Command::new(NodeKind::Write, &uses, at),
             || same_length("write", buffer.len(), data.len(), at),
-            |call| B::write(call, to, bytemuck::cast_slice(data)),
+            |recording| {
+                self.submit(&uses, recording, |call| {
+                    B::write(call, to, bytemuck::cast_slice(data))
+                })
+            },
         )
     }
 
     /// Copies all of `from` into `to`.
     ///
     /// # Errors
-    /// [`Error::LengthMismatch`] unless the lengths are equal; [`Error::Aliased`] if both are of one
-    /// memory; [`Error::OtherDevice`]; or the driver's.
+    /// [`Error::LengthMismatch`] unless the lengths are equal; [`Error::Aliased`] if they overlap;
+    /// [`Error::Marked`] if a command that should have written `from` failed;
+    /// [`Error::OtherDevice`]; or the driver's.
     #[track_caller]
     pub fn copy<T: Pod>(&self, from: &Buffer<T, B>, to: &Buffer<T, B>) -> Result<(), Error> {
         let at = Location::caller();
         let (source, target) = (from.span(), to.span());
+        let uses = [Use::read(source), Use::write(target)];
         self.issue(
-            &Command::new(Kind::Copy, &[Use::read(source), Use::write(target)], at),
+            &Command::new(NodeKind::Copy, &uses, at),
             || same_length("copy", to.len(), from.len(), at),
-            |call| B::copy(call, source, target),
+            |recording| self.submit(&uses, recording, |call| B::copy(call, source, target)),
         )
     }
 
@@ -100,14 +122,55 @@ impl<B: Backend> Commands<B> {
         let uses = [Use::write(to)];
         let command = Command {
             values: pattern,
-            ..Command::new(Kind::Fill, &uses, Location::caller())
+            ..Command::new(NodeKind::Fill, &uses, Location::caller())
         };
-        self.issue(&command, || Ok(()), |call| B::fill(call, to, pattern))
+        self.issue(
+            &command,
+            || Ok(()),
+            |recording| self.submit(&uses, recording, |call| B::fill(call, to, pattern)),
+        )
+    }
+
+    /// Takes a copy of `buffer` as it is at this place of the recording, for the host to read after
+    /// a replay, by [`Graph::read`](crate::Graph::read). The buffer can then be written again, by
+    /// the same graph or anybody else.
+    ///
+    /// Only a download that was recorded can be read. In the warm-up it is taken and thrown away.
+    ///
+    /// # Errors
+    /// [`Error::OtherDevice`], [`Error::Marked`], and as [`alloc`](Self::alloc).
+    #[track_caller]
+    pub fn download<T: Pod>(&self, buffer: &Buffer<T, B>) -> Result<Download<T>, Error> {
+        let from = buffer.span();
+        let uses = [Use::read(from)];
+        let command = Command {
+            allocates: Some(from.bytes()),
+            ..Command::new(NodeKind::Download, &uses, Location::caller())
+        };
+        let handle = self.issue(
+            &command,
+            || Ok(()),
+            |recording| {
+                let handle = self.take(NodeKind::Download, from.bytes(), command.at)?;
+                let to = Span::new(&handle, 0, from.bytes());
+                let uses = [Use::read(from), Use::write(to)];
+                self.submit(&uses, recording, |call| B::copy(call, from, to))?;
+                let mut window = self.window.borrow_mut();
+                window.adopt(&handle);
+                window.keep_download(&handle);
+                Ok(handle)
+            },
+        )?;
+        self.mark_unreplayed(&command, &handle);
+        Ok(Download::new(handle.id(), buffer.len()))
     }
 
     /// Keeps `value` alive for the work around it: in a window until the graph goes or the
     /// recording is given up; otherwise until the stream is next waited for (`synchronize`, `read`).
     /// It is dropped with no lock and no borrow held (rule M14), so its `Drop` may use the device.
+    ///
+    /// Where nobody can tell any more when the work is done (a wait failed, or the driver stream
+    /// had to be retired), the value is kept for good.
     pub fn keep<V: Send + 'static>(&self, value: V) {
         let value: Kept = Box::new(value);
         let mut window = self.window.borrow_mut();
@@ -123,10 +186,10 @@ impl<B: Backend> Commands<B> {
     ///
     /// `values` is what makes it another command besides its name and accesses: handles, shapes,
     /// scalars. `run` gets the spans of `accesses`, in their order, and must run the command, or
-    /// record it while [`Custom::is_recording`].
+    /// record it while [`Custom::is_recording`]. It must issue no other command.
     ///
     /// # Errors
-    /// [`Error::Aliased`], [`Error::OtherDevice`], or what `run` returns.
+    /// [`Error::Aliased`], [`Error::OtherDevice`], [`Error::Marked`], or what `run` returns.
     #[track_caller]
     pub fn custom<A: Accesses<B>>(
         &self,
@@ -160,117 +223,77 @@ impl<B: Backend> Commands<B> {
                 name,
                 kernel,
                 values,
-                ..Command::new(Kind::Launch, uses, at)
+                ..Command::new(NodeKind::Launch, uses, at)
             };
-            self.issue(&command, || Ok(()), |call| run(call, uses))
+            self.issue(
+                &command,
+                || Ok(()),
+                |recording| self.submit(uses, recording, |call| run(call, uses)),
+            )
         })
     }
 
     /// Allocates, and gives the memory its first content.
-    #[track_caller]
     fn create<T: Pod>(
         &self,
-        kind: Kind,
+        kind: NodeKind,
         len: usize,
+        at: At,
         first: impl FnOnce(Call<'_, B>, Span<'_, B>) -> Result<(), Error>,
     ) -> Result<Buffer<T, B>, Error> {
-        let size = bytes_of_elements::<T>(kind.name(), len);
+        let size = bytes_of_elements::<T>(kind.name(), len, at);
         let bytes = *size.as_ref().unwrap_or(&0);
         let command = Command {
             allocates: Some(bytes),
-            ..Command::new(kind, &[], Location::caller())
+            ..Command::new(kind, &[], at)
         };
-        let block = self.issue(
+        let handle = self.issue(
             &command,
             || size.map(|_| ()),
-            |call| {
-                if !call.is_recording() {
-                    self.captures.give_back();
-                }
-                let memory = self.device.allocate(bytes)?;
-                let block = Block::new(memory, bytes, self.captures.returns());
-                first(call, Span::new(&block, 0, bytes))?;
-                self.window.borrow_mut().adopt(&block);
-                Ok(block)
+            |recording| {
+                let handle = self.take(kind, bytes, at)?;
+                let span = Span::new(&handle, 0, bytes);
+                self.submit(&[Use::write(span)], recording, |call| first(call, span))?;
+                self.window.borrow_mut().adopt(&handle);
+                Ok(handle)
             },
         )?;
-        Ok(Buffer::new(block, len))
+        self.mark_unreplayed(&command, &handle);
+        Ok(Buffer::new(handle, len))
     }
 
-    /// Every command passes here: checked, taken into the trace, then run or recorded; and noted
-    /// if it fails, or if a panic leaves it (L8, L12).
-    fn issue<R>(
-        &self,
-        command: &Command<'_, B>,
-        check: impl FnOnce() -> Result<(), Error>,
-        run: impl FnOnce(Call<'_, B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let (index, recording) = {
-            let mut window = self.window.borrow_mut();
-            let index = window.admit(command, || {
-                check()?;
-                self.check_uses(command)
-            })?;
-            (index, window.is_recording())
-        };
-        self.noting(
-            |error| self.window.borrow_mut().fail(index, command, error),
-            || {
-                let driver = self.driver()?;
-                run(Call::new(driver, &self.device, recording))
-            },
-        )
-    }
-
-    /// Runs `run`, and notes if it fails or if a panic leaves it.
-    fn noting<R>(
-        &self,
-        note: impl Fn(&Error),
-        run: impl FnOnce() -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let unwinding = OnUnwind(|| note(&Error::Panicked));
-        let done = run();
-        std::mem::forget(unwinding);
-        done.inspect_err(note)
-    }
-
-    /// Refuses memory of another device (M10), and one memory twice with a write among them.
-    fn check_uses(&self, command: &Command<'_, B>) -> Result<(), Error> {
-        let mut earlier: &[Use<'_, B>] = &[];
-        for (place, used) in command.uses.iter().enumerate() {
-            self.check_memory(command.kind.name(), used.span, command.at)?;
-            let twice = earlier.iter().position(|other| {
-                other.span.block().id() == used.span.block().id()
-                    && (other.mode.writes() || used.mode.writes())
-            });
-            if let Some(first) = twice {
-                return Err(Error::Aliased {
-                    name: command.title(),
-                    first,
-                    second: place,
-                    at: command.at,
-                });
+    /// Memory for an allocation: in a window what is there already (M4), else the driver's as well.
+    fn take(&self, kind: NodeKind, bytes: usize, at: At) -> Result<Arc<Handle<B>>, Error> {
+        let pool = self.captures.pool();
+        let anywhere = || pool.page(&self.device, self.captures.record(), bytes);
+        let source = self.window.borrow_mut().source(bytes);
+        let block = match source {
+            Source::Again(block) => block,
+            Source::Window(primed, index) => {
+                let page = primed.reuse(bytes).or_else(|| pool.reuse(bytes));
+                let page = page.ok_or(Error::PoolExhausted {
+                    asked: bytes,
+                    index,
+                    at,
+                })?;
+                Block::new(page, bytes, pool, None)
             }
-            earlier = command.uses.get(..=place).unwrap_or_default();
-        }
-        Ok(())
+            Source::WarmUp(primed) => {
+                let page = primed.reuse(bytes).map_or_else(anywhere, Ok)?;
+                primed.took(bytes);
+                Block::new(page, bytes, pool, Some(primed))
+            }
+            Source::Anywhere => Block::new(anywhere()?, bytes, pool, None),
+        };
+        let for_user = kind != NodeKind::Download;
+        Ok(self.window.borrow().handle(block, bytes, for_user))
     }
 
-    /// Refuses memory of another device (M10).
-    pub(crate) fn check_memory(
-        &self,
-        call: &'static str,
-        span: Span<'_, B>,
-        at: At,
-    ) -> Result<(), Error> {
-        if span.block().goes_to(self.captures.returns()) {
-            Ok(())
-        } else {
-            Err(Error::OtherDevice {
-                call,
-                what: "buffer",
-                at,
-            })
+    /// Memory that was allocated in a window holds nothing before a replay.
+    fn mark_unreplayed(&self, command: &Command<'_, B>, handle: &Handle<B>) {
+        if self.window.borrow().is_recording() {
+            let cause = Cause::new(|| command.title(), command.at, &Error::NotReplayed);
+            handle.block().mark.set(&cause);
         }
     }
 }
@@ -279,13 +302,28 @@ impl<B: Backend> Commands<B> {
 impl<B: Backend> Commands<B> {
     /// Opens a driver stream of `device`.
     pub(crate) fn open(device: &B) -> Result<Self, Error> {
+        let driver = device.open()?;
         Ok(Self {
-            driver: Ok(device.open()?),
+            line: Line::new(B::timeline(&driver)),
+            driver: Ok(driver),
             device: device.clone(),
             captures: device.captures().clone(),
             window: RefCell::new(Window::idle()),
+            followed: RefCell::default(),
             kept: RefCell::new(Vec::new()),
         })
+    }
+
+    pub(crate) fn driver(&self) -> Result<&B::Driver, Error> {
+        self.driver.as_ref().map_err(Error::clone)
+    }
+
+    pub(crate) fn line(&self) -> &Arc<Line<B>> {
+        &self.line
+    }
+
+    pub(crate) fn device(&self) -> &B {
+        &self.device
     }
 
     pub(crate) fn captures(&self) -> &DeviceCaptures<B> {
@@ -296,27 +334,8 @@ impl<B: Backend> Commands<B> {
         &self.window
     }
 
-    /// Runs one of the backend's transitions or waits.
-    pub(crate) fn transition<R>(
-        &self,
-        run: impl FnOnce(Transition<'_, B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        run(Transition::new(self.driver()?, &self.device))
-    }
-
-    /// Runs one of the backend's waits or a replay. In a warm-up its failure is one of the warm-up:
-    /// what a lazy driver's command failed with shows only here.
-    pub(crate) fn wait<R>(
-        &self,
-        kind: Kind,
-        at: At,
-        run: impl FnOnce(Transition<'_, B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let command = Command::new(kind, &[], at);
-        self.noting(
-            |error| self.window.borrow_mut().fail_wait(&command, error),
-            || self.transition(run),
-        )
+    pub(crate) fn followed(&self) -> &RefCell<Followed> {
+        &self.followed
     }
 
     /// Whether the driver stream is still in a window that should have closed.
@@ -327,12 +346,16 @@ impl<B: Backend> Commands<B> {
     /// Retires the driver stream, whatever its state, and opens another (L3).
     pub(crate) fn replace_driver(&mut self) {
         // Nobody will know when the work of the old one is done, so what was kept for it stays.
-        std::mem::forget(self.kept.take());
+        forget(self.kept.take());
         // What it is while the old one is dropped and if opening panics.
         self.driver = Err(Error::StreamLost {
             cause: Arc::new(Error::Panicked),
         });
-        self.driver = self.device.open().map_err(|cause| Error::StreamLost {
+        let opened = self.device.open();
+        if let Ok(driver) = &opened {
+            self.line = Line::new(B::timeline(driver));
+        }
+        self.driver = opened.map_err(|cause| Error::StreamLost {
             cause: Arc::new(cause),
         });
     }
@@ -345,13 +368,10 @@ impl<B: Backend> Commands<B> {
         self.driver().map(|_| ())
     }
 
-    fn driver(&self) -> Result<&B::Driver, Error> {
-        self.driver.as_ref().map_err(Error::clone)
-    }
-
     /// The driver has been waited for: what was kept for its work goes, with no borrow held (M14),
-    /// and so does memory that waits.
-    pub(crate) fn waited(&self) {
+    /// and so do graphs and memory that wait.
+    pub(crate) fn waited(&self, submitted: u64) {
+        self.line.note_done(submitted);
         let kept = self.kept.take();
         drop(kept);
         self.captures.give_back();
@@ -365,7 +385,7 @@ impl<B: Backend> Drop for Commands<B> {
             // that is done, it stays.
             let kept = self.kept.take();
             if !kept.is_empty() && self.transition(B::synchronize).is_err() {
-                std::mem::forget(kept);
+                forget(kept);
             } else {
                 drop(kept);
             }
@@ -379,15 +399,6 @@ impl<B: Backend> fmt::Debug for Commands<B> {
         f.debug_struct("Commands")
             .field("captures", &self.captures)
             .finish_non_exhaustive()
-    }
-}
-
-/// Runs its function if it is dropped: that is, by a panic, for the one who was not forgets it.
-struct OnUnwind<F: Fn()>(F);
-
-impl<F: Fn()> Drop for OnUnwind<F> {
-    fn drop(&mut self) {
-        (self.0)();
     }
 }
 

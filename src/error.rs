@@ -31,8 +31,8 @@ pub enum Error {
 
     /// A command or wait of the warm-up failed, also when its error was swallowed. Rule L14.
     #[error(
-        "the warm-up of {owner} failed: its command {index}, {name} at {at}, did, so what would be recorded \
-         never ran whole; mend it and prepare again"
+        "command {index} of the warm-up of {owner}, {name} at {at}, failed, so what would be recorded never ran \
+         whole; fix it and prepare again"
     )]
     WarmUpFailed {
         /// Who prepared the capture.
@@ -52,7 +52,7 @@ pub enum Error {
     /// capture's later commands, which record nothing, and by `end`. Rule L8.
     #[error(
         "the recording of {owner} is doomed: command {index} in its window, {name} at {at}, failed; \
-         mend it and capture again"
+         fix it and capture again"
     )]
     Doomed {
         /// Who prepared the capture.
@@ -102,11 +102,48 @@ pub enum Error {
     #[error("the captured code failed")]
     Step(#[source] Arc<dyn std::error::Error + Send + Sync>),
 
+    /// The recording asked for memory that neither its warm-up had freed nor the pool had free. In a
+    /// window nothing is asked of the driver. Rule M4.
+    #[error(
+        "command {index} at {at}: the window needs {asked} more bytes than the warm-up had at once, and \
+         in it nothing can be allocated; drop in the recording what the warm-up dropped, or allocate before"
+    )]
+    PoolExhausted {
+        /// Bytes asked for.
+        asked: usize,
+        /// Place of the command in the window, from 0.
+        index: usize,
+        /// Where it was issued.
+        at: At,
+    },
+
+    /// Memory does not hold what it should, since the command that should have written it failed or
+    /// was refused. A write of the whole buffer makes it good. Rule M11.
+    #[error(
+        "this memory was not written: {name} at {at}, which should have written it, failed; \
+         write the whole buffer, or repeat what failed"
+    )]
+    Marked {
+        /// The command that should have written it.
+        name: Arc<str>,
+        /// Where that was issued.
+        at: At,
+        /// What it failed with: the first cause, also where one failure led to another.
+        #[source]
+        first: Arc<Error>,
+    },
+
+    /// What was recorded has not run: the graph was not replayed since.
+    #[error(
+        "it was recorded, and runs with a replay of its graph, of which there was none; replay first"
+    )]
+    NotReplayed,
+
     // ---- The arguments are at fault. Nothing ran; change the call.
     /// The two sides of a write, copy or read differ in length.
     #[error(
         "{call} at {at}: the buffer holds {expected} elements, but the other side has {actual}; \
-         the lengths must be equal"
+         give it as many as it holds"
     )]
     LengthMismatch {
         /// The refused call.
@@ -146,8 +183,10 @@ pub enum Error {
         at: At,
     },
 
-    /// The bytes of the buffer do not fit an address.
-    #[error("{len} elements of {size} bytes at {at} are more than can be addressed; ask for fewer")]
+    /// The bytes of the buffer exceed the address space.
+    #[error(
+        "a buffer of {len} elements of {size} bytes at {at} exceeds the address space; ask for fewer"
+    )]
     TooLarge {
         /// Elements asked for.
         len: usize,
@@ -157,10 +196,23 @@ pub enum Error {
         at: At,
     },
 
-    /// One command names the same memory twice, and writes it.
+    /// A slice that does not lie in its buffer.
+    #[error("slice at {at}: {start}..{end} does not lie in a buffer of {len} elements")]
+    BadSlice {
+        /// First element asked for.
+        start: usize,
+        /// The element after the last.
+        end: usize,
+        /// Elements that there are.
+        len: usize,
+        /// Where it was asked for.
+        at: At,
+    },
+
+    /// One command names overlapping memory twice, and writes it.
     #[error(
-        "{name} at {at}: accesses {first} and {second} are of the same memory and at least one writes it; \
-         use one read_write access, or another buffer"
+        "{name} at {at}: accesses {first} and {second} are of the same memory, and at least one writes it; \
+         use one read_write access, slices that do not overlap, or another buffer"
     )]
     Aliased {
         /// The refused command.
@@ -187,22 +239,43 @@ pub enum Error {
         at: At,
     },
 
-    /// A kernel that runs on the host called back into a device.
+    /// A download that this graph did not record.
     #[error(
-        "{call}: called from inside a host kernel, which may use only the slices that it was given; \
-         issue the command before or after the launch"
+        "read at {at}: this download was not recorded in this graph; read it from the graph that came with it \
+         (one of a warm-up, or taken outside a window, belongs to none)"
+    )]
+    ForeignDownload {
+        /// Where it was asked for.
+        at: At,
+    },
+
+    /// `trim` while a stream of the device records. Rule M5.
+    #[error(
+        "trim: a stream of this device records, and memory goes back only when no window is open; trim after it"
+    )]
+    TrimWhileRecording,
+
+    /// A kernel that runs on the host, or another command that was not done, called back into a
+    /// device.
+    #[error(
+        "{call}{}: called from inside a host kernel or command, which may use only the memory that it was \
+         given; call before or after it", at_place(.at)
     )]
     InsideKernel {
         /// The refused call.
         call: &'static str,
+        /// Where it was issued, if that is known.
+        at: Option<At>,
     },
 
     // ---- The device is at fault. Free something, retry, or give up on it.
     /// The device has no memory left for an allocation.
-    #[error("no memory for {bytes} bytes; drop buffers or graphs, or ask for less")]
+    #[error("no memory for {bytes} bytes{}; drop buffers or graphs, or ask for less", at_place(.at))]
     OutOfMemory {
         /// Bytes asked for.
         bytes: usize,
+        /// Where they were asked for, if that is known.
+        at: Option<At>,
     },
 
     /// The stream's driver stream did not leave a capture in order, was retired, and could not be
@@ -218,10 +291,12 @@ pub enum Error {
     },
 
     /// The driver refused a call.
-    #[error("{call}: the driver refused")]
+    #[error("{call}{}: the driver refused; its own error says why", at_place(.at))]
     Driver {
         /// The driver's call, or what it was for.
         call: &'static str,
+        /// Where the command was issued, if it was one.
+        at: Option<At>,
         /// The driver's own error.
         #[source]
         source: Arc<dyn std::error::Error + Send + Sync>,
@@ -248,9 +323,36 @@ impl Error {
     ) -> Self {
         Self::Driver {
             call,
+            at: None,
             source: Arc::from(source.into()),
         }
     }
+
+    /// No memory for `bytes` bytes, for backends.
+    #[must_use]
+    pub fn out_of_memory(bytes: usize) -> Self {
+        Self::OutOfMemory { bytes, at: None }
+    }
+
+    /// Says which call of the user's it was, where a backend could not know.
+    pub(crate) fn placed(mut self, name: &'static str, place: At) -> Self {
+        match &mut self {
+            Self::InsideKernel { call, at } => {
+                *call = name;
+                *at = Some(place);
+            }
+            Self::OutOfMemory { at, .. } | Self::Driver { at, .. } => {
+                at.get_or_insert(place);
+            }
+            _ => {}
+        }
+        self
+    }
+}
+
+/// ` at FILE:LINE:COLUMN`, where that is known.
+fn at_place(at: &Option<At>) -> String {
+    at.map_or_else(String::new, |at| format!(" at {at}"))
 }
 
 /// A refused transition: the error, and the stream, which is in phase
@@ -299,6 +401,7 @@ impl<S> TransitionError<S> {
 // `source` looks at it. So a shared error shares no stream, and whoever takes the stream out owns
 // the error. The other field is `Sync`.
 unsafe impl<S> Sync for TransitionError<S> {}
+static_assertions::assert_impl_all!(TransitionError<std::cell::Cell<u8>>: Send, Sync);
 
 impl<S> fmt::Debug for TransitionError<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

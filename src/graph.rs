@@ -1,35 +1,61 @@
 //! A sealed recording.
+#![allow(unsafe_code)] // `ManuallyDrop::take`, to hand over what a dropped graph leaves.
 
-use std::fmt;
+use std::cell::OnceCell;
+use std::fmt::{self, Write as _};
+use std::mem::ManuallyDrop;
 use std::panic::Location;
+use std::sync::Arc;
+
+use bytemuck::Pod;
 
 use crate::Host;
 use crate::backend::Backend;
-use crate::captures::DeviceCaptures;
-use crate::error::Error;
-use crate::memory::Held;
+use crate::captures::{Departed, DeviceCaptures};
+use crate::download::Download;
+use crate::error::{At, Error};
+use crate::issue::noting;
+use crate::memory::{Cause, Handle, Span};
+use crate::order::Place;
 use crate::phase::MayWait;
 use crate::stream::Stream;
-use crate::window::{Contents, Kept, Kind, Trace};
+use crate::trace::{Node, Trace, saturating_sum};
+use crate::window::{Contents, Kept, Touched};
 
 /// A sealed recording: work to replay as often as wanted.
 ///
 /// A graph owns all that it touches (rule M1): buffers and kernels may be dropped, and replay stays
-/// correct. It keeps the memory, so the next input is written into the same buffer.
+/// correct. It keeps the memory, so the next input is written into the same buffer. It may be
+/// dropped while a replay is in flight (rule M8).
 ///
 /// What the recording computed on the host is fixed: a number that a kernel captured stays what it
 /// was at recording. Let values that change go through a buffer.
 #[must_use = "a graph that is dropped never runs"]
 pub struct Graph<B: Backend = Host> {
-    // In the order in which it goes: first what runs, then what that uses.
-    executable: B::Executable,
-    _kept: Vec<Kept>,
-    held: Vec<Held<B>>,
+    parts: ManuallyDrop<Parts<B>>,
     commands: Trace,
+    downloads: Vec<Landing<B>>,
     captures: DeviceCaptures<B>,
+    /// The last replay on each stream.
+    flights: Vec<Place<B>>,
+    replays: u64,
 }
 
 static_assertions::assert_impl_all!(Graph: Send);
+
+/// What runs, and what that uses, in the order in which it goes.
+struct Parts<B: Backend> {
+    executable: B::Executable,
+    _kept: Vec<Kept>,
+    touched: Vec<Touched<B>>,
+}
+
+/// A download: where a replay leaves it, and what the host has read of it since.
+struct Landing<B: Backend> {
+    handle: Arc<Handle<B>>,
+    /// Words of 16 bytes, for any element.
+    read: OnceCell<Vec<u128>>,
+}
 
 /// What a graph keeps for itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,22 +75,34 @@ impl<B: Backend> Graph<B> {
         contents: Contents<B>,
         captures: DeviceCaptures<B>,
     ) -> Self {
+        let landing = |handle| Landing {
+            handle,
+            read: OnceCell::new(),
+        };
         Self {
-            executable,
-            _kept: contents.kept,
-            held: contents.held,
+            parts: ManuallyDrop::new(Parts {
+                executable,
+                _kept: contents.kept,
+                touched: contents.touched,
+            }),
             commands: contents.commands,
+            downloads: contents.downloads.into_iter().map(landing).collect(),
             captures,
+            flights: Vec::new(),
+            replays: 0,
         }
     }
 
     /// Submits all of the graph to `stream`, as one piece of work, without waiting for the device
-    /// (rule L16). Any stream of the device will do.
+    /// (rule L16). Any stream of the device will do; the work comes after what was submitted before
+    /// on the same memory, on whichever stream (rule M9).
     ///
     /// In a warm-up a replay runs, but is no part of what the capture compares or records.
     ///
     /// # Errors
-    /// [`Error::OtherDevice`], or the driver's refusal.
+    /// [`Error::OtherDevice`]; [`Error::Marked`] if a command that should have written the graph's
+    /// input failed; or the driver's refusal. What the replay should have written is then marked,
+    /// until it is written (rule M11).
     ///
     /// # Panics
     /// On the host, where a kernel does.
@@ -74,14 +112,109 @@ impl<B: Backend> Graph<B> {
         P: MayWait,
     {
         let at = Location::caller();
-        if !self.captures.is_same_device(stream.captures()) {
-            return Err(Error::OtherDevice {
-                call: "replay",
-                what: "graph",
-                at,
-            });
+        self.check_device("replay", stream, at)?;
+        let Parts {
+            executable,
+            touched,
+            ..
+        } = &mut *self.parts;
+        let written = |touched: &&Touched<B>| touched.written;
+        let mark = |error: &Error| {
+            let cause = Cause::new(|| "replay".into(), at, error);
+            for touched in touched.iter().filter(written) {
+                touched.held.block().mark.set(&cause);
+            }
+        };
+        for landing in &mut self.downloads {
+            landing.read.take();
         }
-        stream.wait(Kind::Replay, at, |t| B::replay(&mut self.executable, t))
+        let here = noting(mark, || {
+            touched
+                .iter()
+                .filter(|touched| touched.input)
+                .try_for_each(|touched| touched.held.block().mark.check())?;
+            stream.wait("replay", at, || {
+                let pages = touched
+                    .iter()
+                    .map(|touched| (touched.held.block().page(), touched.written));
+                let submit = || stream.transition(|t| B::replay(executable, t));
+                let (done, here) = stream.in_order(pages, submit);
+                done.map(|()| here)
+            })
+        })?;
+        for touched in touched.iter().filter(|touched| touched.written_whole) {
+            touched.held.block().mark.clear();
+        }
+        self.flights.retain(|flight| !flight.is_same_line(&here));
+        self.flights.push(here);
+        self.replays = self.replays.saturating_add(1);
+        Ok(())
+    }
+
+    /// What the last replay left in a download, waiting for it. The graph is borrowed as long as
+    /// the elements are looked at, so no replay can change them.
+    ///
+    /// # Errors
+    /// [`Error::ForeignDownload`] if it was recorded in another graph, or not recorded;
+    /// [`Error::NotReplayed`] before the first replay; [`Error::Marked`] if that failed;
+    /// [`Error::OtherDevice`]; or the driver's.
+    #[track_caller]
+    pub fn read<T: Pod, P>(
+        &self,
+        download: &Download<T>,
+        stream: &Stream<P, B>,
+    ) -> Result<&[T], Error>
+    where
+        P: MayWait,
+    {
+        let at = Location::caller();
+        self.check_device("read", stream, at)?;
+        let landing = self
+            .downloads
+            .iter()
+            .find(|landing| landing.handle.id() == download.id())
+            .ok_or(Error::ForeignDownload { at })?;
+        let bytes = landing.handle.bytes();
+        if landing.read.get().is_none() {
+            if self.replays == 0 {
+                return Err(Error::NotReplayed);
+            }
+            let mut words = Vec::new();
+            let count = bytes.div_ceil(size_of::<u128>());
+            words
+                .try_reserve_exact(count)
+                .map_err(|_| Error::OutOfMemory {
+                    bytes,
+                    at: Some(at),
+                })?;
+            words.resize(count, 0u128);
+            let all: &mut [u8] = bytemuck::cast_slice_mut(&mut words);
+            let into = all.get_mut(..bytes).unwrap_or_default();
+            stream.fetch(Span::new(&landing.handle, 0, bytes), into, at)?;
+            // Where two threads read at once they read the same.
+            let _ = landing.read.set(words);
+        }
+        let words = landing.read.get().map_or(&[][..], Vec::as_slice);
+        let read = bytemuck::cast_slice::<u128, u8>(words)
+            .get(..bytes)
+            .unwrap_or_default();
+        Ok(bytemuck::try_cast_slice(read).unwrap_or_default())
+    }
+
+    fn check_device<P: MayWait>(
+        &self,
+        call: &'static str,
+        stream: &Stream<P, B>,
+        at: At,
+    ) -> Result<(), Error> {
+        if self.captures.is_same_device(stream.captures()) {
+            return Ok(());
+        }
+        Err(Error::OtherDevice {
+            call,
+            what: "graph",
+            at,
+        })
     }
 
     /// The number of commands.
@@ -94,20 +227,105 @@ impl<B: Backend> Graph<B> {
         self.commands.len()
     }
 
+    /// The commands, in their order.
+    pub fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        self.commands.nodes()
+    }
+
     /// What it keeps for itself (rule M7).
     #[must_use]
     pub fn memory(&self) -> GraphMemory {
+        let touched = &self.parts.touched;
+        let bytes = |touched: &Touched<B>| touched.held.block().bytes();
         GraphMemory {
-            buffers: self.held.len(),
-            device_bytes: saturating_sum(self.held.iter().map(Held::bytes)),
-            host_bytes: self.commands.written_bytes(),
+            buffers: touched.len(),
+            device_bytes: saturating_sum(touched.iter().map(bytes)),
+            host_bytes: saturating_sum(self.nodes().map(|node| node.host_bytes())),
+        }
+    }
+
+    /// The graph in the language of Graphviz: a node a command, and an edge where one uses what
+    /// another left, named by the number of the buffer.
+    #[must_use]
+    pub fn to_dot(&self) -> String {
+        let mut dot =
+            String::from("digraph graph_capture {\n    rankdir=LR;\n    node [shape=box];\n");
+        let mut buffers: Vec<LastUse> = Vec::new();
+        // Writing to a string cannot fail.
+        for (index, node) in self.nodes().enumerate() {
+            let _ = writeln!(dot, "    n{index} [label={:?}];", node.to_string());
+            let mut edges = Vec::new();
+            for access in node.accesses() {
+                if buffers.len() <= access.buffer {
+                    buffers.resize_with(access.buffer.saturating_add(1), LastUse::default);
+                }
+                if let Some(last) = buffers.get_mut(access.buffer) {
+                    let befores = last.before(index, access.writes);
+                    edges.extend(befores.into_iter().map(|before| (before, access.buffer)));
+                }
+            }
+            edges.sort_unstable();
+            edges.dedup();
+            for (before, buffer) in edges {
+                let _ = writeln!(dot, "    n{before} -> n{index} [label=\"{buffer}\"];");
+            }
+        }
+        dot.push_str("}\n");
+        dot
+    }
+}
+
+/// Who used a buffer last, in a walk over the commands.
+#[derive(Default)]
+struct LastUse {
+    write: Option<usize>,
+    reads: Vec<usize>,
+}
+
+impl LastUse {
+    /// The commands that `index` comes after because of this buffer.
+    fn before(&mut self, index: usize, writes: bool) -> Vec<usize> {
+        if !writes {
+            self.reads.push(index);
+            return self.write.into_iter().collect();
+        }
+        let reads = std::mem::take(&mut self.reads);
+        let before = if reads.is_empty() {
+            self.write.into_iter().collect()
+        } else {
+            reads
+        };
+        self.write = Some(index);
+        before
+            .into_iter()
+            .filter(|&before| before != index)
+            .collect()
+    }
+}
+
+impl<B: Backend> Drop for Graph<B> {
+    fn drop(&mut self) {
+        // SAFETY: this is the graph's drop, which runs once, and nothing reads the parts after it.
+        let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+        let mut flights = std::mem::take(&mut self.flights);
+        flights.retain(|flight| !flight.line.is_done(flight.at));
+        if flights.is_empty() {
+            drop(parts);
+        } else {
+            self.captures
+                .depart(Departed::new(flights, Box::new(parts)));
         }
     }
 }
 
-/// Bytes of a graph may be more than an address: several devices have virtual memory.
-pub(crate) fn saturating_sum(bytes: impl Iterator<Item = usize>) -> usize {
-    bytes.fold(0, usize::saturating_add)
+/// One line a command: its index, what it is, and the buffers it uses, by number.
+impl<B: Backend> fmt::Display for Graph<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, node) in self.nodes().enumerate() {
+            writeln!(f, "{index}: {node}")?;
+        }
+        Ok(())
+    }
 }
 
 impl<B: Backend> fmt::Debug for Graph<B> {

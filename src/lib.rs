@@ -96,31 +96,39 @@ mod access;
 mod backend;
 mod captures;
 mod commands;
+mod completion;
+mod download;
 mod error;
 mod graph;
 pub mod host;
+mod issue;
 mod memory;
+mod order;
 mod phase;
 mod record;
 mod stream;
 mod stream_id;
 mod sync;
+mod trace;
 mod window;
 
-pub use access::{Access, Accesses, Mode, Read, ReadWrite, Write, read, read_write, write};
+pub use access::{Access, Accesses, Read, ReadWrite, Write, read, read_write, write};
 pub use backend::{Backend, Call, Custom, EndsAnywhere, OpenCalls, Transition};
 pub use captures::DeviceCaptures;
 pub use commands::Commands;
+pub use completion::Completion;
+pub use download::Download;
 pub use error::{At, Error, TransitionError};
 pub use graph::{Graph, GraphMemory};
 pub use host::Host;
-pub use memory::{Buffer, Held, Span};
+pub use memory::{Buffer, DeviceMemory, Held, Span};
 pub use phase::{
     AnyThread, Is, MayWait, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,
 };
 pub use record::CaptureStatus;
 pub use stream::Stream;
 pub use stream_id::StreamId;
+pub use trace::{Node, NodeAccess, NodeKind};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -27,20 +27,21 @@ pub enum Recording {}
 /// The phase of a stream, as a value: for logs and servers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PhaseName {
-    /// See [`NoCapture`](crate::NoCapture).
-    NoCapture,
-    /// See [`Prepared`](crate::Prepared).
-    Prepared,
-    /// See [`Recording`](crate::Recording).
-    Recording,
+    // Other names than the phases', or the compiler would print those with their paths.
+    /// [`NoCapture`](crate::NoCapture).
+    Idle,
+    /// [`Prepared`](crate::Prepared).
+    WarmUp,
+    /// [`Recording`](crate::Recording).
+    Window,
 }
 
 impl fmt::Display for PhaseName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::NoCapture => "NoCapture",
-            Self::Prepared => "Prepared",
-            Self::Recording => "Recording",
+            Self::Idle => "NoCapture",
+            Self::WarmUp => "Prepared",
+            Self::Window => "Recording",
         })
     }
 }
@@ -74,7 +75,7 @@ pub trait Phase: sealed::Sealed + Sized + 'static {
 
 impl Phase for NoCapture {
     type Data<B: Backend> = Box<Commands<B>>;
-    const NAME: PhaseName = PhaseName::NoCapture;
+    const NAME: PhaseName = PhaseName::Idle;
 
     fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
         data
@@ -83,7 +84,7 @@ impl Phase for NoCapture {
 
 impl Phase for Prepared {
     type Data<B: Backend> = Capture<B>;
-    const NAME: PhaseName = PhaseName::Prepared;
+    const NAME: PhaseName = PhaseName::WarmUp;
 
     fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
         data.commands()
@@ -92,7 +93,7 @@ impl Phase for Prepared {
 
 impl Phase for Recording {
     type Data<B: Backend> = Capture<B>;
-    const NAME: PhaseName = PhaseName::Recording;
+    const NAME: PhaseName = PhaseName::Window;
 
     fn commands<B: Backend>(data: &Self::Data<B>) -> &Commands<B> {
         data.commands()
@@ -103,9 +104,9 @@ impl Phase for Recording {
 /// compile, and the compiler names both.
 #[diagnostic::on_unimplemented(
     message = "this call needs a stream in phase `{Q}`, but the stream is in phase `{Self}`",
-    label = "not in phase `{Self}`",
-    note = "the order is: `prepare` takes `NoCapture` to `Prepared`, `begin` takes that to `Recording`, `end` takes that to `NoCapture` and a graph",
-    note = "`abort` leads from `Prepared` and from `Recording` back to `NoCapture`"
+    label = "needs phase `{Q}`, and is in `{Self}`",
+    note = "NoCapture --prepare--> Prepared --begin--> Recording --end--> NoCapture and a graph",
+    note = "call what leads on from `{Self}` to `{Q}`; `abort` leads back to `NoCapture` from both others"
 )]
 pub trait Is<Q: Phase>: Phase {
     #[doc(hidden)]
@@ -150,13 +151,17 @@ under_capture!(Recording);
 
 /// The stream may wait for the device: [`NoCapture`] or [`Prepared`].
 #[diagnostic::on_unimplemented(
-    message = "a stream in phase `{Self}` cannot wait for the device, submit a graph or give bytes back",
+    message = "reading, waiting and replaying need a stream in phase `NoCapture` or `Prepared`, but the stream is in phase `{Self}`",
     label = "not while recording: nothing that was recorded has run",
     note = "call `end` first: it closes the window and gives back a stream in phase `NoCapture`"
 )]
 pub trait MayWait: Phase {}
 impl MayWait for NoCapture {}
 impl MayWait for Prepared {}
+
+static_assertions::assert_not_impl_any!(Recording: MayWait, Is<NoCapture>, Is<Prepared>);
+static_assertions::assert_not_impl_any!(Prepared: Is<NoCapture>, Is<Recording>);
+static_assertions::assert_not_impl_any!(NoCapture: UnderCapture, Is<Prepared>, Is<Recording>);
 
 /// A stream of `B` in this phase may move to another thread.
 #[diagnostic::on_unimplemented(
@@ -207,7 +212,8 @@ impl<B: Backend> Capture<B> {
         if let Err(refused) = armed {
             return Err((refused, commands));
         }
-        commands.window().replace(Window::warm_up(owner));
+        let window = Window::warm_up(owner, commands.captures().pool());
+        commands.window().replace(window);
         let entry = commands.captures().prepare(owner);
         Ok(Self(ManuallyDrop::new(Parts {
             commands,
@@ -232,8 +238,12 @@ impl<B: Backend> Capture<B> {
         let Parts {
             commands, entry, ..
         } = &mut *self.0;
-        commands.window().borrow().check_warm_up()?;
+        let primed = commands.window().borrow().check_warm_up()?;
+        if let Some(primed) = primed {
+            primed.reserve(commands.device(), commands.captures().record())?;
+        }
         commands.captures().begin(entry);
+        commands.line().enter_window()?;
         commands.transition(B::begin)?;
         commands.window().borrow_mut().open();
         Ok(())
@@ -281,10 +291,15 @@ impl<B: Backend> Parts<B> {
             entry,
             ..
         } = self;
-        let left = catch_unwind(AssertUnwindSafe(|| leave(&mut commands)));
+        let left = catch_unwind(AssertUnwindSafe(|| {
+            let left = leave(&mut commands);
+            // The driver stream is in no window now: it left, or it is another.
+            commands.line().leave_window();
+            left
+        }));
         if left.is_err() {
             let replaced = catch_unwind(AssertUnwindSafe(|| commands.replace_driver()));
-            // Not dropped: a panic's value may panic in its own drop, and the record is not left.
+            // Not dropped: a panic's value may panic when it is dropped, before the record is left.
             std::mem::forget(replaced);
         }
         commands.captures().leave(entry);
@@ -303,6 +318,7 @@ impl<B: Backend> Parts<B> {
             aborted
         });
         let given_up = commands.window().replace(Window::idle());
+        given_up.close();
         drop((recorded, given_up));
         commands
     }

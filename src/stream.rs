@@ -4,21 +4,23 @@
 use std::fmt;
 use std::ops::Deref;
 use std::panic::Location;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
 use crate::Host;
-use crate::backend::Backend;
+use crate::backend::{Backend, Call};
 use crate::commands::{Commands, same_length};
-use crate::error::{Error, TransitionError};
+use crate::completion::Completion;
+use crate::error::{At, Error, TransitionError};
 use crate::graph::Graph;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Span};
 use crate::phase::{
     AnyThread, Capture, Is, MayWait, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,
 };
 use crate::record::CaptureStatus;
 use crate::stream_id::StreamId;
-use crate::window::{Kind, Window};
+use crate::window::Window;
 
 /// A stream of backend `B` in phase `P`.
 ///
@@ -122,19 +124,51 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// Both runs must issue the same commands (rule L9). The capture cannot be left open: an error
     /// or a panic in `work` ends it. The owner is [`StreamId::current`].
     ///
+    /// `work` gets the commands, and not the stream: what waits (`read`, `synchronize`, `replay`)
+    /// comes after the capture.
+    ///
     /// # Errors
-    /// What `work` returned, or why the capture did not seal, as in [`begin`](Self::begin) and
-    /// [`end`](Self::end); with the stream.
+    /// With the stream: an error of `work`'s own (made with [`Error::step`]) as it is; where a
+    /// command failed, that with its place, as [`Error::WarmUpFailed`] or [`Error::Doomed`]; or why
+    /// the capture did not seal, as in [`begin`](Self::begin) and [`end`](Self::end).
+    ///
+    /// # Panics
+    /// Where `work` does. The capture has then ended.
     pub fn capture<R>(
         self,
+        work: impl FnMut(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<(Stream<NoCapture, B>, Graph<B>, R), TransitionError<Stream<NoCapture, B>>>
+    where
+        P: Is<NoCapture>,
+    {
+        self.capture_with(1, work)
+    }
+
+    /// As [`capture`](Self::capture), with as many passes of the warm-up as told: where the first
+    /// ones compile kernels or choose among them. The last one is the one that the recording must
+    /// equal (rule L15).
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); [`Error::NoWarmUp`] for no passes.
+    ///
+    /// # Panics
+    /// Where `work` does.
+    pub fn capture_with<R>(
+        self,
+        passes: usize,
         mut work: impl FnMut(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(Stream<NoCapture, B>, Graph<B>, R), TransitionError<Stream<NoCapture, B>>>
     where
         P: Is<NoCapture>,
     {
-        let prepared = self.prepare()?;
-        if let Err(failed) = work(&prepared) {
-            return Err(prepared.give_up(failed));
+        let mut prepared = self.prepare()?;
+        for pass in 0..passes {
+            if pass > 0 {
+                prepared = prepared.again();
+            }
+            if let Err(failed) = work(&prepared) {
+                return Err(prepared.give_up(failed));
+            }
         }
         let recording = prepared.begin()?;
         match work(&recording) {
@@ -176,6 +210,17 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         }
     }
 
+    /// Starts another pass of the warm-up. What the passes before issued is forgotten, also what
+    /// failed in them: the last pass is the one that the recording must equal (rule L15).
+    pub fn again(self) -> Stream<Prepared, B>
+    where
+        P: Is<Prepared>,
+    {
+        let capture = P::cast(self.data);
+        capture.commands().window().borrow_mut().again();
+        Stream { data: capture }
+    }
+
     /// Opens the window: from here to [`end`](Self::end) commands are recorded, and nothing runs.
     ///
     /// # Errors
@@ -207,10 +252,13 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: Is<Recording>,
     {
-        let (commands, closed) = P::cast(self.data).close();
+        let capture = P::cast(self.data);
+        let owner = capture.owner();
+        let (commands, closed) = capture.close();
         let window = commands.window().replace(Window::idle());
+        window.close();
         // The window's own failure came first, and is the one to tell (L8).
-        let sealed = window.seal().and_then(|contents| {
+        let sealed = window.seal(owner).and_then(|contents| {
             let recorded = closed?;
             let executable = commands.transition(|t| B::seal(t, recorded))?;
             Ok(Graph::new(
@@ -227,8 +275,11 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// Gives the capture up, in either of its phases, and goes on with the stream. Nothing that
-    /// was recorded ever runs. Never fails: a driver stream that will not leave its window is
-    /// retired and replaced (rule L3).
+    /// was recorded ever runs. A driver stream that will not leave its window is retired and replaced
+    /// (rule L3).
+    ///
+    /// # Panics
+    /// Where the driver does, or a value that the recording held; the capture has then ended.
     pub fn abort(self) -> Stream<NoCapture, B>
     where
         P: UnderCapture,
@@ -238,12 +289,15 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         }
     }
 
-    /// Aborts for `failed`, or for what failed before it (L8).
+    /// Aborts for `failed`: for what the caller made of it, or else for what failed first (L8).
     fn give_up(self, failed: Error) -> TransitionError<Stream<NoCapture, B>>
     where
         P: UnderCapture,
     {
-        let first = self.window().borrow().doom().cloned();
+        let first = match failed {
+            Error::Step(_) => None,
+            _ => self.window().borrow().doom().cloned(),
+        };
         TransitionError::new(first.unwrap_or(failed), self.abort())
     }
 }
@@ -259,28 +313,35 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        self.wait(Kind::Synchronize, Location::caller(), B::synchronize)?;
-        self.waited();
+        let submitted = self.line().submitted();
+        self.wait("synchronize", Location::caller(), || {
+            self.transition(B::synchronize)
+        })?;
+        self.waited(submitted);
         Ok(())
     }
 
     /// Waits for the stream, and copies the buffer to the host.
     ///
     /// # Errors
-    /// [`Error::OtherDevice`], what the work failed with, or the driver's refusal.
+    /// [`Error::Marked`] if the command that should have written it failed;
+    /// [`Error::OtherDevice`]; [`Error::OutOfMemory`] of the host; what the work failed with, or the
+    /// driver's refusal.
     #[track_caller]
     pub fn read<T: Pod>(&self, buffer: &Buffer<T, B>) -> Result<Vec<T>, Error>
     where
         P: MayWait,
     {
-        self.check_memory("read", buffer.span(), Location::caller())?;
+        let at = Location::caller();
+        self.check_at(buffer, at)?;
         let mut into = Vec::new();
         into.try_reserve_exact(buffer.len())
             .map_err(|_| Error::OutOfMemory {
                 bytes: buffer.span().bytes(),
+                at: Some(at),
             })?;
         into.resize(buffer.len(), T::zeroed());
-        self.read_into(buffer, &mut into)?;
+        self.fetch(buffer.span(), bytemuck::cast_slice_mut(&mut into), at)?;
         Ok(into)
     }
 
@@ -295,11 +356,76 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     {
         let at = Location::caller();
         same_length("read", buffer.len(), into.len(), at)?;
-        self.check_memory("read", buffer.span(), at)?;
-        let bytes = bytemuck::cast_slice_mut(into);
-        self.wait(Kind::Read, at, |t| B::read(t, buffer.span(), bytes))?;
-        self.waited();
+        self.check_at(buffer, at)?;
+        self.fetch(buffer.span(), bytemuck::cast_slice_mut(into), at)
+    }
+
+    /// Whether the buffer holds what it should, without waiting or reading.
+    ///
+    /// # Errors
+    /// [`Error::Marked`] if the command that should have written it failed;
+    /// [`Error::OtherDevice`].
+    #[track_caller]
+    pub fn check<T: Pod>(&self, buffer: &Buffer<T, B>) -> Result<(), Error> {
+        self.check_at(buffer, Location::caller())
+    }
+
+    fn check_at<T: Pod>(&self, buffer: &Buffer<T, B>, at: At) -> Result<(), Error> {
+        self.check_device("read", buffer.span(), at)?;
+        buffer.span().block().mark.check()
+    }
+
+    /// Copies device memory to the host, in order with the other streams (M9), and waits for it.
+    pub(crate) fn fetch(&self, from: Span<'_, B>, into: &mut [u8], at: At) -> Result<(), Error> {
+        let here = self.wait("read", at, || {
+            let page = [(from.block().page(), false)].into_iter();
+            let (fetched, here) = self.in_order(page, || {
+                B::fetch(Call::new(self.driver()?, self.device(), false), from)
+            });
+            let fetched = fetched?;
+            self.transition(|t| B::land(t, fetched, into))?;
+            Ok(here)
+        })?;
+        self.waited(here.at);
         Ok(())
+    }
+
+    /// The point behind all that was issued on this stream so far: to ask later, or elsewhere,
+    /// whether it is done.
+    ///
+    /// # Errors
+    /// The driver's refusal.
+    #[track_caller]
+    pub fn completion(&self) -> Result<Completion<B>, Error>
+    where
+        P: MayWait,
+    {
+        self.wait("completion", Location::caller(), || {
+            self.line().mark().map(Completion::new)
+        })
+    }
+
+    /// How long the device takes for `work`: from an idle stream to an idle stream. In a warm-up its
+    /// commands are part of it.
+    ///
+    /// # Errors
+    /// What `work` returns, or what its commands failed with.
+    ///
+    /// # Panics
+    /// Where `work` does.
+    #[track_caller]
+    pub fn profile<R>(
+        &self,
+        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<(R, Duration), Error>
+    where
+        P: MayWait,
+    {
+        self.synchronize()?;
+        let begin = Instant::now();
+        let result = work(self)?;
+        self.synchronize()?;
+        Ok((result, begin.elapsed()))
     }
 }
 

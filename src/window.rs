@@ -1,187 +1,23 @@
-//! The window, and the warm-up before it: the trace of what was issued, the comparison of the two
-//! runs (L9), the first failure (L8, L14), and what the graph will own (M1).
+//! The window, and the warm-up before it: the comparison of the two runs (L9), the first failure
+//! (L8, L14), the memory that the recording may take (M2 to M4), and what the graph will own (M1).
 
-use std::any::TypeId;
-use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use crate::access::{Mode, Use};
+use crate::access::Mode;
 use crate::backend::Backend;
 use crate::error::{At, Error};
-use crate::graph::saturating_sum;
-use crate::memory::{Block, Held};
+use crate::memory::{Block, Handle, Held, Pool, Primed, Returns, page_bytes};
 use crate::stream_id::StreamId;
-
-/// The name of a launch. Names are nearly always literals, which cost no allocation.
-pub(crate) type Name = Cow<'static, str>;
+use crate::trace::{Command, Touch, Trace};
 
 /// A value of the user's that is only kept to be dropped later.
 pub(crate) type Kept = Box<dyn Send>;
 
-/// What sort of command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Alloc,
-    Upload,
-    Write,
-    Copy,
-    Fill,
-    Launch,
-    /// Not commands, and in no trace; but they can fail a warm-up.
-    Synchronize,
-    Read,
-    Replay,
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::Upload => "upload",
-            Self::Write => "write",
-            Self::Copy => "copy",
-            Self::Fill => "fill",
-            Self::Launch => "launch",
-            Self::Synchronize => "synchronize",
-            Self::Read => "read",
-            Self::Replay => "replay",
-        }
-    }
-
-    /// Whether it is work, and not only memory for work (L11).
-    fn runs(self) -> bool {
-        self != Self::Alloc
-    }
-}
-
-/// A command as it is issued.
-pub(crate) struct Command<'a, B: Backend> {
-    pub(crate) kind: Kind,
-    /// The launch's name; empty for the others.
-    pub(crate) name: Name,
-    /// The kernel, where a type tells it.
-    pub(crate) kernel: Option<TypeId>,
-    /// Scalars and handles that make it another command.
-    pub(crate) values: &'a [u8],
-    pub(crate) uses: &'a [Use<'a, B>],
-    /// The bytes of the block that it allocates and writes.
-    pub(crate) allocates: Option<usize>,
-    pub(crate) at: At,
-}
-
-impl<'a, B: Backend> Command<'a, B> {
-    /// A command with no more to it than its kind and accesses.
-    pub(crate) fn new(kind: Kind, uses: &'a [Use<'a, B>], at: At) -> Self {
-        Self {
-            kind,
-            name: Name::default(),
-            kernel: None,
-            values: &[],
-            uses,
-            allocates: None,
-            at,
-        }
-    }
-
-    /// What errors call it.
-    pub(crate) fn title(&self) -> Arc<str> {
-        title(self.kind, &self.name)
-    }
-}
-
-fn title(kind: Kind, name: &str) -> Arc<str> {
-    match kind {
-        Kind::Launch => format!("launch `{name}`").into(),
-        other => other.name().into(),
-    }
-}
-
-/// One command of a trace.
-#[derive(Debug)]
-struct Step {
-    kind: Kind,
-    name: Name,
-    kernel: Option<TypeId>,
-    values: Box<[u8]>,
-    at: At,
-    /// Its accesses end here in the trace's list, and begin where the step before ended.
-    accesses_end: usize,
-}
-
-/// An access of a trace. Buffers are numbered by first use, so that a trace holds on to none, and
-/// two runs compare equal if the same buffers meet in the same places.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Touch {
-    buffer: usize,
-    mode: Mode,
-    start: usize,
-    bytes: usize,
-}
-
-/// What one run issued, in order.
-#[derive(Debug, Default)]
-pub(crate) struct Trace {
-    steps: Vec<Step>,
-    touches: Vec<Touch>,
-}
-
-impl Trace {
-    pub(crate) fn len(&self) -> usize {
-        self.steps.len()
-    }
-
-    /// Bytes that its writes copy from the host.
-    pub(crate) fn written_bytes(&self) -> usize {
-        let written = |(step, touches): (&Step, &[Touch])| match step.kind {
-            Kind::Write | Kind::Upload => saturating_sum(touches.iter().map(|touch| touch.bytes)),
-            _ => 0,
-        };
-        saturating_sum(
-            (0..self.len())
-                .filter_map(|index| self.get(index))
-                .map(written),
-        )
-    }
-
-    fn push<B: Backend>(&mut self, command: &Command<'_, B>, touches: &[Touch]) {
-        self.touches.extend_from_slice(touches);
-        self.steps.push(Step {
-            kind: command.kind,
-            name: command.name.clone(),
-            kernel: command.kernel,
-            values: command.values.into(),
-            at: command.at,
-            accesses_end: self.touches.len(),
-        });
-    }
-
-    /// The step at `index` and its accesses.
-    fn get(&self, index: usize) -> Option<(&Step, &[Touch])> {
-        let step = self.steps.get(index)?;
-        let begin = match index.checked_sub(1) {
-            Some(before) => self.steps.get(before)?.accesses_end,
-            None => 0,
-        };
-        Some((step, self.touches.get(begin..step.accesses_end)?))
-    }
-}
-
-/// How far a capture has come, as its commands see it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
-    Idle,
-    WarmUp,
-    Recording,
-}
-
 /// What a stream remembers of its capture. Between captures it is idle and empty.
 pub(crate) struct Window<B: Backend> {
-    state: State,
-    /// Who prepared the capture.
-    owner: StreamId,
+    state: State<B>,
     warm_up: Trace,
     /// Commands issued in this run, the failed ones included.
     issued: usize,
@@ -189,53 +25,150 @@ pub(crate) struct Window<B: Backend> {
     running: usize,
     /// Why `begin` will be refused, or why the recording will not seal: the first failure, for good.
     doom: Option<Error>,
-    /// Numbers of the buffers that this run has used, by block.
-    numbers: FxHashMap<u64, usize>,
+    /// The buffers that this run has used, by their handles.
+    numbers: FxHashMap<u64, Number>,
     /// The accesses of the command that is being issued; here for its capacity.
     touches: Vec<Touch>,
-    /// What the recording touches: each block once.
-    held: Vec<Held<B>>,
-    kept: Vec<Kept>,
+    contents: Contents<B>,
+}
+
+/// How far a capture has come, as its commands see it.
+enum State<B: Backend> {
+    Idle,
+    WarmUp(Under<B>),
+    Recording(Under<B>, Spare),
+}
+
+/// What a capture has in both its phases.
+pub(crate) struct Under<B: Backend> {
+    owner: StreamId,
+    primed: Arc<Primed<B>>,
+}
+
+impl<B: Backend> Clone for Under<B> {
+    fn clone(&self) -> Self {
+        Self {
+            owner: self.owner,
+            primed: Arc::clone(&self.primed),
+        }
+    }
+}
+
+/// Memory of this window that no buffer reaches any more, and that it may use again (M2).
+struct Spare {
+    /// Where dropped handles leave the ids of their blocks.
+    dropped: Arc<Returns<u64>>,
+    /// The blocks, by the size of page that they serve; as places in the contents.
+    blocks: FxHashMap<usize, Vec<usize>>,
+    /// The places of the blocks that were allocated in this window.
+    born: FxHashMap<u64, usize>,
+}
+
+#[derive(Clone, Copy)]
+struct Number {
+    number: usize,
+    /// Its block's place in the contents.
+    place: usize,
+}
+
+/// What a recording leaves to its graph.
+pub(crate) struct Contents<B: Backend> {
+    /// The commands of the graph: those of the warm-up, which the recorded ones equal.
+    pub(crate) commands: Trace,
+    /// What it touches: each block once.
+    pub(crate) touched: Vec<Touched<B>>,
+    pub(crate) kept: Vec<Kept>,
+    /// Handles of the copies that the host will read, by which those are known.
+    pub(crate) downloads: Vec<Arc<Handle<B>>>,
+}
+
+/// A block that a recording touches.
+pub(crate) struct Touched<B: Backend> {
+    pub(crate) held: Held<B>,
+    /// Whether a replay reads what it finds there.
+    pub(crate) input: bool,
+    pub(crate) written: bool,
+    /// Whether a replay writes all of it.
+    pub(crate) written_whole: bool,
+}
+
+/// Where an allocation finds its memory.
+pub(crate) enum Source<B: Backend> {
+    /// The pool, or the driver.
+    Anywhere,
+    /// For a warm-up: what it freed, or anywhere.
+    WarmUp(Arc<Primed<B>>),
+    /// In a window: what the warm-up primed, or the pool. Its index is for the error.
+    Window(Arc<Primed<B>>, usize),
+    /// In a window: memory of its own that nobody reaches any more.
+    Again(Arc<Block<B>>),
 }
 
 impl<B: Backend> Window<B> {
     pub(crate) fn idle() -> Self {
-        Self::new(State::Idle, StreamId::new(0), Trace::default())
+        Self::new(State::Idle, Trace::default())
     }
 
     /// A warm-up begins.
-    pub(crate) fn warm_up(owner: StreamId) -> Self {
-        Self::new(State::WarmUp, owner, Trace::default())
+    pub(crate) fn warm_up(owner: StreamId, pool: &Arc<Pool<B>>) -> Self {
+        let primed = Primed::new(pool);
+        Self::new(State::WarmUp(Under { owner, primed }), Trace::default())
     }
 
-    fn new(state: State, owner: StreamId, warm_up: Trace) -> Self {
+    fn new(state: State<B>, warm_up: Trace) -> Self {
         Self {
             state,
-            owner,
             warm_up,
             issued: 0,
             running: 0,
             doom: None,
             numbers: FxHashMap::default(),
             touches: Vec::new(),
-            held: Vec::new(),
-            kept: Vec::new(),
+            contents: Contents {
+                commands: Trace::default(),
+                touched: Vec::new(),
+                kept: Vec::new(),
+                downloads: Vec::new(),
+            },
         }
     }
 
-    /// Whether `begin` may open this window: a warm-up ran, and none of it failed (L14).
-    pub(crate) fn check_warm_up(&self) -> Result<(), Error> {
-        match &self.doom {
-            Some(failed) => Err(failed.clone()),
-            None if self.issued == 0 => Err(Error::NoWarmUp { owner: self.owner }),
-            None => Ok(()),
+    /// Another warm-up pass begins (L15). It finds the memory that the last one freed.
+    pub(crate) fn again(&mut self) {
+        if let State::WarmUp(Under { owner, primed }) = &self.state {
+            let (owner, primed) = (*owner, primed.again());
+            *self = Self::new(State::WarmUp(Under { owner, primed }), Trace::default());
+        }
+    }
+
+    /// What a window needs to open: that a warm-up ran, and that none of it failed (L14).
+    ///
+    /// # Errors
+    /// [`Error::WarmUpFailed`], [`Error::NoWarmUp`].
+    pub(crate) fn check_warm_up(&self) -> Result<Option<Arc<Primed<B>>>, Error> {
+        if let Some(failed) = &self.doom {
+            return Err(failed.clone());
+        }
+        match &self.state {
+            State::WarmUp(Under { owner, .. }) if self.issued == 0 => {
+                Err(Error::NoWarmUp { owner: *owner })
+            }
+            State::WarmUp(Under { primed, .. }) => Ok(Some(Arc::clone(primed))),
+            _ => Ok(None),
         }
     }
 
     /// The window opens: what follows is compared with the warm-up.
     pub(crate) fn open(&mut self) {
-        let warm_up = std::mem::take(&mut self.warm_up);
-        *self = Self::new(State::Recording, self.owner, warm_up);
+        if let State::WarmUp(under) = &self.state {
+            let spare = Spare {
+                dropped: Arc::new(Returns::new()),
+                blocks: FxHashMap::default(),
+                born: FxHashMap::default(),
+            };
+            let (under, warm_up) = (under.clone(), std::mem::take(&mut self.warm_up));
+            *self = Self::new(State::Recording(under, spare), warm_up);
+        }
     }
 
     /// What doomed it.
@@ -244,7 +177,14 @@ impl<B: Backend> Window<B> {
     }
 
     pub(crate) fn is_recording(&self) -> bool {
-        self.state == State::Recording
+        matches!(self.state, State::Recording(..))
+    }
+
+    fn under(&self) -> Option<&Under<B>> {
+        match &self.state {
+            State::Idle => None,
+            State::WarmUp(under) | State::Recording(under, _) => Some(under),
+        }
     }
 
     /// Takes a command into the run and says at which place, from 0. A command that is refused
@@ -256,107 +196,192 @@ impl<B: Backend> Window<B> {
     pub(crate) fn admit(
         &mut self,
         command: &Command<'_, B>,
-        check: impl FnOnce() -> Result<(), Error>,
+        check: impl FnOnce(&Self) -> Result<(), Error>,
     ) -> Result<usize, Error> {
-        match (self.state, &self.doom) {
-            (State::Idle, _) => return check().map(|()| 0),
-            (State::Recording, Some(doom)) => return Err(doom.clone()),
+        match (&self.state, &self.doom) {
+            (State::Idle, _) => return check(self).map(|()| 0),
+            (State::Recording(..), Some(doom)) => return Err(doom.clone()),
             _ => {}
         }
         let index = self.issued;
         self.issued += 1;
         self.running += usize::from(command.kind.runs());
-        if let Err(refused) = check() {
-            self.fail(index, command, &refused);
+        if let Err(refused) = check(self) {
+            self.fail(index, || command.title(), command.at, &refused);
             return Err(refused);
         }
         self.number(command);
-        if self.state == State::WarmUp {
+        let State::Recording(under, _) = &self.state else {
             self.warm_up.push(command, &self.touches);
-        } else if let Some(diverged) = self.difference(index, command) {
-            self.doom = Some(diverged.clone());
-            return Err(diverged);
-        }
-        Ok(index)
+            return Ok(index);
+        };
+        let Some((warm_up, recorded)) = self.warm_up.difference(index, command, &self.touches)
+        else {
+            return Ok(index);
+        };
+        let diverged = Error::Diverged {
+            owner: under.owner,
+            index,
+            warm_up,
+            recorded,
+        };
+        self.doom = Some(diverged.clone());
+        Err(diverged)
     }
 
-    /// A command that [`admit`](Self::admit) let in has allocated: the block is the run's from birth.
-    pub(crate) fn adopt(&mut self, block: &Arc<Block<B>>) {
-        if self.state != State::Idle {
-            self.number_of(block);
+    /// Where the allocation that was just admitted, of `bytes` bytes, finds its memory.
+    pub(crate) fn source(&mut self, bytes: usize) -> Source<B> {
+        match &mut self.state {
+            State::Idle => Source::Anywhere,
+            State::WarmUp(under) => Source::WarmUp(Arc::clone(&under.primed)),
+            State::Recording(under, spare) => {
+                for block in spare.dropped.take() {
+                    let Some(&place) = spare.born.get(&block) else {
+                        continue;
+                    };
+                    let Some(touched) = self.contents.touched.get(place) else {
+                        continue;
+                    };
+                    let size = page_bytes(touched.held.block().bytes());
+                    spare.blocks.entry(size).or_default().push(place);
+                }
+                let again = spare
+                    .blocks
+                    .get_mut(&page_bytes(bytes))
+                    .and_then(Vec::pop)
+                    .and_then(|place| self.contents.touched.get(place));
+                match again {
+                    Some(touched) => Source::Again(Arc::clone(touched.held.block())),
+                    None => {
+                        Source::Window(Arc::clone(&under.primed), self.issued.saturating_sub(1))
+                    }
+                }
+            }
+        }
+    }
+
+    /// A handle to memory that is allocated now.
+    pub(crate) fn handle(
+        &self,
+        block: Arc<Block<B>>,
+        bytes: usize,
+        for_user: bool,
+    ) -> Arc<Handle<B>> {
+        let window = match &self.state {
+            State::Recording(_, spare) => Some(Arc::clone(&spare.dropped)),
+            _ => None,
+        };
+        Handle::new(block, bytes, window, for_user)
+    }
+
+    /// The command that was just admitted has allocated: the memory is the run's from birth.
+    pub(crate) fn adopt(&mut self, handle: &Arc<Handle<B>>) {
+        if self.under().is_none() {
+            return;
+        }
+        let Number { place, .. } = self.number_of(handle, Mode::Write, true);
+        if let State::Recording(_, spare) = &mut self.state {
+            spare.born.insert(handle.block().id(), place);
+        }
+    }
+
+    /// Keeps the copy that the host will read, so that no later command takes its memory.
+    pub(crate) fn keep_download(&mut self, handle: &Arc<Handle<B>>) {
+        if self.is_recording() {
+            self.contents.downloads.push(Arc::clone(handle));
+        }
+    }
+
+    /// Whether `block` was allocated in this window: what it holds comes with the first replay.
+    pub(crate) fn is_born_here(&self, block: &Block<B>) -> bool {
+        match &self.state {
+            State::Recording(_, spare) => spare.born.contains_key(&block.id()),
+            _ => false,
         }
     }
 
     /// A command failed: the first one dooms (L8, L14).
-    pub(crate) fn fail(&mut self, index: usize, command: &Command<'_, B>, error: &Error) {
+    pub(crate) fn fail(
+        &mut self,
+        index: usize,
+        name: impl FnOnce() -> Arc<str>,
+        at: At,
+        error: &Error,
+    ) {
         if self.doom.is_some() {
             return;
         }
-        let owner = self.owner;
-        let (name, at, first) = (command.title(), command.at, Arc::new(error.clone()));
-        self.doom = match self.state {
-            State::Idle => None,
-            State::WarmUp => Some(Error::WarmUpFailed {
-                owner,
-                index,
-                name,
-                at,
-                first,
-            }),
-            State::Recording => Some(Error::Doomed {
-                owner,
-                index,
-                name,
-                at,
-                first,
-            }),
+        let Some(&Under { owner, .. }) = self.under() else {
+            return;
         };
+        let (name, first) = (name(), Arc::new(error.clone()));
+        self.doom = Some(match &self.state {
+            State::Recording(..) => Error::Doomed {
+                owner,
+                index,
+                name,
+                at,
+                first,
+            },
+            _ => Error::WarmUpFailed {
+                owner,
+                index,
+                name,
+                at,
+                first,
+            },
+        });
     }
 
     /// A wait or a replay failed. Outside a warm-up that concerns no capture.
-    pub(crate) fn fail_wait(&mut self, wait: &Command<'_, B>, error: &Error) {
-        if self.state == State::WarmUp {
-            self.fail(self.issued, wait, error);
+    pub(crate) fn fail_wait(&mut self, name: &'static str, at: At, error: &Error) {
+        if matches!(self.state, State::WarmUp(_)) {
+            self.fail(self.issued, || name.into(), at, error);
         }
     }
 
     /// Keeps a value for the graph.
     pub(crate) fn keep(&mut self, value: Kept) {
-        self.kept.push(value);
+        self.contents.kept.push(value);
+    }
+
+    /// The capture is over: gives what was primed to the pool.
+    pub(crate) fn close(&self) {
+        if let Some(under) = self.under() {
+            under.primed.close();
+        }
     }
 
     /// What the graph will own.
     ///
     /// # Errors
-    /// Why the recording must not seal: the first failure (L8), a difference in length (L9), or
-    /// that it runs nothing (L11).
-    pub(crate) fn seal(self) -> Result<Contents<B>, Error> {
+    /// Why the recording must not seal: the first failure (L8), a difference in length (L9), or that
+    /// it runs nothing (L11).
+    pub(crate) fn seal(mut self, owner: StreamId) -> Result<Contents<B>, Error> {
         if let Some(doom) = self.doom {
             return Err(doom);
         }
         if self.running == 0 {
-            return Err(Error::EmptyRecording { owner: self.owner });
+            return Err(Error::EmptyRecording { owner });
         }
-        if let Some((step, touches)) = self.warm_up.get(self.issued) {
+        if let Some(warm_up) = self.warm_up.describe(self.issued) {
             return Err(Error::Diverged {
-                owner: self.owner,
+                owner,
                 index: self.issued,
-                warm_up: describe(step.kind, &step.name, step.at, &step.values, touches),
+                warm_up,
                 recorded: "nothing, since the recording ended".into(),
             });
         }
-        Ok(Contents {
-            commands: self.warm_up,
-            held: self.held,
-            kept: self.kept,
-        })
+        self.contents.commands = self.warm_up;
+        Ok(self.contents)
     }
 
-    /// Notes the accesses of `command` as touches, and holds the blocks that a recording touches.
+    /// Notes the accesses of `command` as touches, and in a recording what it does to each block.
     fn number(&mut self, command: &Command<'_, B>) {
         self.touches.clear();
         for used in command.uses {
-            let buffer = self.number_of(used.span.block());
+            let whole = used.span.is_whole();
+            let buffer = self.number_of(used.span.handle(), used.mode, whole).number;
             self.touches.push(Touch {
                 buffer,
                 mode: used.mode,
@@ -375,86 +400,43 @@ impl<B: Backend> Window<B> {
         }
     }
 
-    fn number_of(&mut self, block: &Arc<Block<B>>) -> usize {
-        let next = self.numbers.len();
-        let number = *self.numbers.entry(block.id()).or_insert(next);
-        if number == next && self.state == State::Recording {
-            self.held.push(Held::new(block));
+    fn number_of(&mut self, handle: &Arc<Handle<B>>, mode: Mode, whole: bool) -> Number {
+        let number = match self.numbers.get(&handle.id()) {
+            Some(&number) => number,
+            None => {
+                let place = self.place_of(handle.block());
+                let number = Number {
+                    number: self.numbers.len(),
+                    place,
+                };
+                self.numbers.insert(handle.id(), number);
+                number
+            }
+        };
+        if let Some(touched) = self.contents.touched.get_mut(number.place) {
+            touched.input |= mode.reads() && !touched.written_whole;
+            touched.written |= mode.writes();
+            touched.written_whole |= mode.writes() && whole;
         }
         number
     }
 
-    /// How `command` differs from the warm-up's at the same place.
-    fn difference(&self, index: usize, command: &Command<'_, B>) -> Option<Error> {
-        let recorded = || {
-            describe(
-                command.kind,
-                &command.name,
-                command.at,
-                command.values,
-                &self.touches,
-            )
+    /// The place in the contents of a block that is used for the first time, or again by another
+    /// handle. A warm-up holds none.
+    fn place_of(&mut self, block: &Arc<Block<B>>) -> usize {
+        let State::Recording(_, spare) = &mut self.state else {
+            return usize::MAX;
         };
-        let Some((step, touches)) = self.warm_up.get(index) else {
-            return Some(Error::Diverged {
-                owner: self.owner,
-                index,
-                warm_up: "nothing, since it had ended".into(),
-                recorded: recorded(),
-            });
-        };
-        let alike = step.kind == command.kind
-            && step.name == command.name
-            && *step.values == *command.values
-            && touches == self.touches;
-        if alike && step.kernel == command.kernel {
-            return None;
+        if let Some(&place) = spare.born.get(&block.id()) {
+            return place;
         }
-        let mut recorded = recorded();
-        if alike {
-            recorded = format!("{recorded} with another kernel of that name").into();
-        }
-        Some(Error::Diverged {
-            owner: self.owner,
-            index,
-            warm_up: describe(step.kind, &step.name, step.at, &step.values, touches),
-            recorded,
-        })
+        let place = self.contents.touched.len();
+        self.contents.touched.push(Touched {
+            held: Held::new(block),
+            input: false,
+            written: false,
+            written_whole: false,
+        });
+        place
     }
-}
-
-/// What a recording leaves to its graph.
-pub(crate) struct Contents<B: Backend> {
-    /// The commands of the graph: those of the warm-up, which the recorded ones equal.
-    pub(crate) commands: Trace,
-    pub(crate) held: Vec<Held<B>>,
-    pub(crate) kept: Vec<Kept>,
-}
-
-/// A command in words, with all that a comparison looks at.
-fn describe(kind: Kind, name: &str, at: At, values: &[u8], touches: &[Touch]) -> Arc<str> {
-    let mut words = title(kind, name).to_string();
-    if !values.is_empty() {
-        words.push_str(" of 0x");
-        // Writing to a string cannot fail.
-        for byte in values {
-            let _ = write!(words, "{byte:02x}");
-        }
-    }
-    for (place, touch) in touches.iter().enumerate() {
-        let separator = if place == 0 { " (" } else { ", " };
-        let _ = write!(
-            words,
-            "{separator}{} buffer {} at {}..{}",
-            touch.mode.name(),
-            touch.buffer,
-            touch.start,
-            touch.start.saturating_add(touch.bytes),
-        );
-    }
-    if !touches.is_empty() {
-        words.push(')');
-    }
-    let _ = write!(words, " from {at}");
-    words.into()
 }

@@ -6,7 +6,9 @@ mod third;
 use std::sync::Arc;
 use std::thread;
 
-use graph_capture::{Buffer, Commands, Error, NoCapture, Prepared, Recording, Stream};
+use graph_capture::{
+    Backend, Buffer, Commands, DeviceMemory, Error, NoCapture, Prepared, Recording, Stream,
+};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
 use suite::{Bench, Lab, assert_idle, assert_usable, bench, panics, status, suite, told};
@@ -349,9 +351,9 @@ fn a_replay_does_not_wait_for_the_device() {
     assert_eq!(stream.read(&y).unwrap(), [2.0, 4.0]);
 }
 
-/// M5: memory that is dropped while a window is open goes back when the last one closed.
+/// M5, M7: `trim` gives free memory back, and is refused by name while any stream records.
 #[test]
-fn memory_dropped_in_a_window_goes_back_when_the_last_window_closed() {
+fn free_memory_goes_back_only_while_no_window_is_open() {
     let Bench {
         device,
         stream,
@@ -369,44 +371,39 @@ fn memory_dropped_in_a_window_goes_back_when_the_last_window_closed() {
     thread::spawn(move || drop(bystanders)).join().unwrap();
     first.add(&x, &y, 1.0).unwrap();
     second.add(&x, &y, 1.0).unwrap();
-    assert_eq!(device.live(), 4);
-    let (_, graph) = first.end().unwrap();
-    assert_eq!(device.live(), 4, "the other window is open");
-    drop(second.end().unwrap());
+    let refused = |device: &Free| {
+        let error = device.captures().trim().unwrap_err();
+        assert!(matches!(error, Error::TrimWhileRecording), "{error:?}");
+        assert_eq!(device.live(), 4);
+    };
+    refused(&device);
+    let (_first, _graph) = first.end().unwrap();
+    refused(&device);
+    let (_second, _other_graph) = second.end().unwrap();
+    device.captures().trim().unwrap();
     assert_eq!(device.live(), 2);
-    drop((x, y, graph));
-    Stream::on(&device).unwrap().synchronize().unwrap();
-    assert_eq!(device.live(), 0);
 }
 
-/// M5: what waits goes back before the window opens, not in it.
+/// M5: memory that another stream needs while one records is added, and none is given back.
 #[test]
-fn memory_that_waits_goes_back_before_a_window_opens() {
-    let Bench {
-        device,
-        stream,
-        x,
-        y,
-    } = bench::<Free>();
-    let bystander = stream.alloc::<u8>(1).unwrap();
-    let stream = stream.prepare().unwrap();
-    stream.add(&x, &y, 1.0).unwrap();
-    drop(bystander);
+fn while_a_stream_records_another_only_adds_memory() {
+    let bench = bench::<Free>();
+    let other = Stream::<_, Free>::on(&bench.device).unwrap();
+    drop(other.alloc::<u8>(1 << 20).unwrap());
+    let (device, stream) = recording(bench);
     device.take_log();
-    let stream = stream.begin().unwrap();
-    assert_eq!(device.take_log(), ["free", "begin while recording"]);
-    stream.add(&x, &y, 1.0).unwrap();
+    let more = other.alloc::<u8>(1 << 21).unwrap();
     assert!(stream.end().is_ok());
-}
-
-/// M5: an allocation outside windows gives back first what waits.
-#[test]
-fn an_allocation_gives_back_what_waits() {
-    let Bench { device, stream, .. } = bench::<Free>();
-    for _ in 0..10 {
-        drop(stream.alloc::<u8>(100).unwrap());
-    }
-    assert!(device.live() <= 4, "{} live", device.live());
+    let log = device.take_log();
+    assert!(
+        log.contains(&"allocate while recording".to_owned()),
+        "{log:?}"
+    );
+    assert!(!log.iter().any(|call| call.starts_with("free")), "{log:?}");
+    // And without a window the pool lets go of what is too much.
+    drop(more);
+    drop(other.alloc::<u8>(1 << 19).unwrap());
+    assert!(device.take_log().contains(&"free".to_owned()));
 }
 
 /// L4: a recording moves between threads where the driver lets it, and keeps its owner.
@@ -416,10 +413,10 @@ fn a_recording_ends_on_another_thread() {
     let owner = stream.owner();
     let done = thread::spawn(move || {
         assert_eq!(stream.owner(), owner);
-        stream.end().is_ok()
+        let (stream, mut graph) = stream.end().unwrap();
+        graph.replay(&stream).unwrap();
     });
-    // This driver closes windows only where they opened, and says so.
-    assert!(!done.join().unwrap());
+    done.join().unwrap();
     assert_idle(&status(&device));
 }
 
@@ -433,9 +430,9 @@ fn nothing_is_left_when_all_handles_are_gone() {
     stream.keep(Arc::clone(&keep));
     drop((stream, graph));
     assert_eq!(Arc::strong_count(&keep), 1);
-    let stream = Stream::on(&device).unwrap();
-    stream.synchronize().unwrap();
+    device.captures().trim().unwrap();
     assert_eq!(device.live(), 0);
+    assert_eq!(device.captures().memory(), DeviceMemory::default());
 }
 
 /// L3, L5: also where opening another driver stream panics.

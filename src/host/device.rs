@@ -7,9 +7,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::backend::{Call, EndsAnywhere};
 use crate::captures::DeviceCaptures;
 use crate::error::Error;
+use crate::memory::DeviceMemory;
 use crate::phase::NoCapture;
 use crate::record::CaptureStatus;
 use crate::stream::Stream;
+
+use super::faults::{Builder, Faults, Step};
 
 /// The host as a device. Each [`Host::new`] is a device of its own, a clone is the same device.
 ///
@@ -23,6 +26,7 @@ pub struct Host {
 
 struct Shared {
     captures: DeviceCaptures<Host>,
+    faults: Arc<Faults>,
     /// Held while a command or a replay runs (M9).
     running: Mutex<()>,
 }
@@ -33,9 +37,19 @@ impl Host {
     /// A new device.
     #[must_use]
     pub fn new() -> Self {
+        Self::with(Faults::none())
+    }
+
+    /// A device with limits, or one that fails where it is told to: for tests.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(super) fn with(faults: Faults) -> Self {
         Self {
             shared: Arc::new(Shared {
                 captures: DeviceCaptures::new(),
+                faults: Arc::new(faults),
                 running: Mutex::new(()),
             }),
         }
@@ -53,6 +67,30 @@ impl Host {
     #[must_use]
     pub fn status(&self) -> &CaptureStatus {
         self.shared.captures.status()
+    }
+
+    /// Where the memory of this device is (rule M7).
+    #[must_use]
+    pub fn memory(&self) -> DeviceMemory {
+        self.shared.captures.memory()
+    }
+
+    /// Gives the pool's free memory back.
+    ///
+    /// # Errors
+    /// [`Error::TrimWhileRecording`] while any stream of this device records.
+    pub fn trim(&self) -> Result<(), Error> {
+        self.shared.captures.trim()
+    }
+
+    /// How many steps of that sort the device has taken or failed.
+    #[must_use]
+    pub fn steps(&self, step: Step) -> usize {
+        self.shared.faults.count(step)
+    }
+
+    pub(super) fn faults(&self) -> &Arc<Faults> {
+        &self.shared.faults
     }
 
     pub(super) fn device_captures(&self) -> &DeviceCaptures<Self> {
@@ -98,7 +136,7 @@ thread_local! {
 /// for a device whose kernel waits for theirs.
 pub(super) fn not_in_kernel(call: &'static str) -> Result<(), Error> {
     if IN_KERNEL.get() {
-        return Err(Error::InsideKernel { call });
+        return Err(Error::InsideKernel { call, at: None });
     }
     Ok(())
 }
@@ -162,6 +200,24 @@ pub(super) fn record(
     node: impl Fn() + Send + Sync + 'static,
 ) -> Result<(), Error> {
     not_in_kernel(name)?;
-    call.driver().record(Box::new(node));
-    Ok(())
+    call.device().faults().attempt(Step::Command, name, || {
+        call.driver().record(Box::new(node));
+        Ok(())
+    })
+}
+
+/// Runs a command in the device's turn.
+///
+/// # Errors
+/// [`Error::InsideKernel`], or the fault that was ordered.
+pub(super) fn run(
+    device: &Host,
+    name: &'static str,
+    work: impl FnOnce(&Turn<'_>),
+) -> Result<(), Error> {
+    let turn = device.turn(name)?;
+    device.faults().attempt(Step::Command, name, || {
+        work(&turn);
+        Ok(())
+    })
 }

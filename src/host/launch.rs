@@ -10,11 +10,11 @@ use bytemuck::Pod;
 use crate::access::{self, Read, ReadWrite, SealedAccesses, Write};
 use crate::error::Error;
 use crate::memory::{Held, Span};
-use crate::window::Name;
+use crate::trace::Name;
 
 use super::Commands;
-use super::device::{Host, record};
-use super::memory::{elements, elements_mut};
+use super::device::{Host, record, run};
+use super::memory::{Part, elements, elements_mut, elements_of, elements_of_mut, part};
 
 impl Commands {
     /// Runs `kernel` over the slices of `accesses`, or records it in a window.
@@ -50,10 +50,10 @@ impl Commands {
             if call.is_recording() {
                 return record(&call, "launch", move || A::run(&pins, &kernel, Key(())));
             }
-            // Goes before `kernel` and `pins`: what they captured is dropped with no lock held (M14).
-            let turn = call.device().turn("launch")?;
-            turn.run(|| A::run(&pins, &kernel, Key(())));
-            Ok(())
+            // `kernel` and `pins` go when the turn is over: with no lock held (M14).
+            run(call.device(), "launch", |turn| {
+                turn.run(|| A::run(&pins, &kernel, Key(())));
+            })
         })
     }
 }
@@ -70,6 +70,10 @@ pub struct Pin {
 }
 
 impl Pin {
+    fn is_same_memory(&self, other: &Self) -> bool {
+        std::ptr::eq::<super::Memory>(&*self.memory, &*other.memory)
+    }
+
     fn new(span: Span<'_, Host>) -> Self {
         Self {
             memory: span.hold(),
@@ -96,7 +100,16 @@ pub trait Access: access::Access<Host> {
 
     #[doc(hidden)]
     fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> Self::View<'v>;
+
+    #[doc(hidden)]
+    const WRITES: bool;
+
+    #[doc(hidden)]
+    fn view_of(part: Slot<'_>) -> Self::View<'_>;
 }
+
+/// A part of memory that a kernel uses more than once.
+pub struct Slot<'v>(Part<'v>);
 
 impl<T: Pod> Access for Read<'_, T, Host> {
     type View<'v> = &'v [T];
@@ -108,6 +121,15 @@ impl<T: Pod> Access for Read<'_, T, Host> {
 
     fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> &'v [T] {
         elements(guard, range.clone())
+    }
+
+    const WRITES: bool = false;
+
+    fn view_of(part: Slot<'_>) -> &[T] {
+        match part.0 {
+            Part::Shared(bytes) => elements_of(bytes),
+            Part::Unique(bytes) => elements_of(bytes),
+        }
     }
 }
 
@@ -123,6 +145,16 @@ macro_rules! writing {
 
             fn view<'v>(guard: &'v mut Self::Guard<'_>, range: &Range<usize>) -> &'v mut [T] {
                 elements_mut(guard, range.clone())
+            }
+
+            const WRITES: bool = true;
+
+            fn view_of(part: Slot<'_>) -> &mut [T] {
+                match part.0 {
+                    // Nobody is given a shared part to write.
+                    Part::Shared(_) => &mut [],
+                    Part::Unique(bytes) => elements_of_mut(bytes),
+                }
             }
         }
     };
@@ -181,15 +213,27 @@ macro_rules! accesses {
     ($($access:ident $guard:ident $place:tt),+) => {
         impl<$($access: Access),+> Accesses for ($($access,)+) {
             type Views<'v> = ($($access::View<'v>,)+);
-            type Pins = ($(pin!($access),)+);
+            type Pins = Pins<($(pin!($access),)+)>;
 
             fn pins(&self) -> Self::Pins {
-                ($(Pin::new(access::SealedAccess::used(&self.$place).span),)+)
+                let pins = ($(Pin::new(access::SealedAccess::used(&self.$place).span),)+);
+                let apart = are_apart(&[$((&pins.$place, $access::WRITES)),+]);
+                Pins { pins, apart }
             }
 
-            fn run(pins: &Self::Pins, kernel: &impl for<'v> Fn(Self::Views<'v>), key: Key) {
-                $(let mut $guard = $access::lock(&pins.$place, key);)+
-                kernel(($($access::view(&mut $guard, &pins.$place.range),)+));
+            fn run(
+                Pins { pins, apart }: &Self::Pins,
+                kernel: &impl for<'v> Fn(Self::Views<'v>),
+                key: Key,
+            ) {
+                if *apart {
+                    $(let mut $guard = $access::lock(&pins.$place, key);)+
+                    kernel(($($access::view(&mut $guard, &pins.$place.range),)+));
+                } else {
+                    with_slots(&[$((&pins.$place, $access::WRITES)),+], |slots| {
+                        kernel(($($access::view_of(take(slots, $place)),)+));
+                    });
+                }
             }
         }
     };
@@ -202,3 +246,53 @@ accesses!(A a 0, B b 1, C c 2, D d 3, E e 4);
 accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5);
 accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6);
 accesses!(A a 0, B b 1, C c 2, D d 3, E e 4, F f 5, G g 6, H h 7);
+
+/// What a tuple of accesses needs when it runs.
+pub struct Pins<P> {
+    pins: P,
+    /// No memory is used twice with a write among the uses, so each access can lock its own.
+    apart: bool,
+}
+
+fn are_apart(accesses: &[(&Pin, bool)]) -> bool {
+    accesses.iter().enumerate().all(|(place, (pin, writes))| {
+        accesses
+            .iter()
+            .take(place)
+            .all(|(other, other_writes)| !(*writes || *other_writes) || !pin.is_same_memory(other))
+    })
+}
+
+/// Locks each memory once, and parts it among the accesses, which are slices that do not overlap.
+fn with_slots(accesses: &[(&Pin, bool)], kernel: impl FnOnce(&mut [Option<Slot<'_>>])) {
+    let memories: Vec<&Pin> = accesses
+        .iter()
+        .enumerate()
+        .filter(|(place, (pin, _))| {
+            let mut before = accesses.iter().take(*place);
+            before.all(|(other, _)| !pin.is_same_memory(other))
+        })
+        .map(|(_, (pin, _))| *pin)
+        .collect();
+    let mut guards: Vec<_> = memories.iter().map(|pin| pin.memory.write()).collect();
+    let mut slots: Vec<Option<Slot<'_>>> = accesses.iter().map(|_| None).collect();
+    for (memory, guard) in memories.iter().zip(&mut guards) {
+        let of_memory = accesses
+            .iter()
+            .enumerate()
+            .filter(|(_, (pin, _))| pin.is_same_memory(memory))
+            .map(|(place, (pin, writes))| (place, pin.range.clone(), *writes));
+        for (place, own) in part(bytemuck::cast_slice_mut(guard), of_memory) {
+            if let Some(slot) = slots.get_mut(place) {
+                *slot = Some(Slot(own));
+            }
+        }
+    }
+    kernel(&mut slots);
+}
+
+/// The part for one access. There is one for each.
+fn take<'v>(slots: &mut [Option<Slot<'v>>], place: usize) -> Slot<'v> {
+    let slot = slots.get_mut(place).and_then(Option::take);
+    slot.unwrap_or(Slot(Part::Shared(&[])))
+}

@@ -19,14 +19,16 @@
 //! ```
 
 mod device;
+mod faults;
 mod launch;
 mod memory;
 mod transitions;
 
 pub use device::{Driver, Host};
+pub use faults::{Builder, Fault, Step, When};
 pub use launch::{Access, Accesses};
 pub use memory::Memory;
-pub use transitions::Sealed;
+pub use transitions::{Fetched, Program};
 
 /// The commands of a host stream.
 pub type Commands = crate::commands::Commands<Host>;

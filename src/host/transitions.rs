@@ -1,21 +1,47 @@
 //! [`Backend`] for the host: transitions, waits and memory.
 
+use std::ops::Range;
+use std::time::Duration;
+
 use crate::backend::{Backend, Call, Transition};
 use crate::captures::DeviceCaptures;
 use crate::error::Error;
-use crate::memory::Span;
+use crate::memory::{Held, Span};
 
-use super::device::{Driver, Host, Node, not_in_kernel, record};
-use super::memory::{Memory, elements, elements_mut};
+use super::device::{Driver, Host, Node, not_in_kernel, record, run};
+use super::faults::Step;
+use super::memory::{Memory, copy, elements, elements_mut};
 
-/// A sealed graph of the host: its commands in order.
-pub struct Sealed(Vec<Node>);
+/// What a host stream recorded: its commands in order.
+pub struct Program(Vec<Node>);
+
+/// Bytes that were asked for; copied when they are waited for.
+pub struct Fetched {
+    from: Held<Host>,
+    range: Range<usize>,
+}
+
+/// A transition that fails where it was told to.
+fn attempt<R>(
+    t: &Transition<'_, Host>,
+    call: &'static str,
+    effect: impl FnOnce() -> R,
+) -> Result<R, Error> {
+    let faults = t.device().faults();
+    faults.attempt(Step::Transition, call, || Ok(effect()))
+}
 
 impl Backend for Host {
     type Driver = Driver;
     type Memory = Memory;
-    type Recorded = Sealed;
-    type Executable = Sealed;
+    type Recorded = Program;
+    type Executable = Program;
+    // A command has run when its call returns, so there is nothing to mark and to wait for.
+    type Timeline = ();
+    type Point = ();
+    type Fetched = Fetched;
+
+    const ONE_QUEUE: bool = true;
 
     fn captures(&self) -> &DeviceCaptures<Self> {
         self.device_captures()
@@ -25,54 +51,83 @@ impl Backend for Host {
         Ok(Driver::default())
     }
 
-    fn prepare(_: Transition<'_, Self>) -> Result<(), Error> {
-        not_in_kernel("prepare")
+    fn prepare(t: Transition<'_, Self>) -> Result<(), Error> {
+        not_in_kernel("prepare")?;
+        attempt(&t, "prepare", || ())
     }
 
     fn begin(t: Transition<'_, Self>) -> Result<(), Error> {
         not_in_kernel("begin")?;
-        t.driver().open_window();
-        Ok(())
+        attempt(&t, "begin", || t.driver().open_window())
     }
 
-    fn close(t: Transition<'_, Self>) -> Result<Sealed, Error> {
-        let recorded = Sealed(t.driver().close_window());
+    fn close(t: Transition<'_, Self>) -> Result<Program, Error> {
+        // The window closes in any case; a fault only tells of it.
+        let recorded = Program(t.driver().close_window());
         not_in_kernel("end")?;
-        Ok(recorded)
+        attempt(&t, "end", || recorded)
     }
 
-    fn seal(_: Transition<'_, Self>, recorded: Sealed) -> Result<Sealed, Error> {
-        Ok(recorded)
+    fn seal(t: Transition<'_, Self>, recorded: Program) -> Result<Program, Error> {
+        attempt(&t, "seal", || recorded)
     }
 
-    fn abort(t: Transition<'_, Self>) -> Option<Sealed> {
-        Some(Sealed(t.driver().close_window()))
+    fn abort(t: Transition<'_, Self>) -> Option<Program> {
+        Some(Program(t.driver().close_window()))
     }
 
     fn in_window(t: Transition<'_, Self>) -> bool {
         t.driver().in_window()
     }
 
-    fn replay(executable: &mut Sealed, t: Transition<'_, Self>) -> Result<(), Error> {
-        let turn = t.device().turn("replay")?;
-        turn.run(|| executable.0.iter().for_each(|node| node()));
+    fn replay(executable: &mut Program, t: Transition<'_, Self>) -> Result<(), Error> {
+        run(t.device(), "replay", |turn| {
+            turn.run(|| executable.0.iter().for_each(|node| node()));
+        })
+    }
+
+    fn synchronize(t: Transition<'_, Self>) -> Result<(), Error> {
+        run(t.device(), "synchronize", |_| ())
+    }
+
+    fn fetch(_: Call<'_, Self>, from: Span<'_, Self>) -> Result<Fetched, Error> {
+        Ok(Fetched {
+            from: from.hold(),
+            range: from.range(),
+        })
+    }
+
+    fn land(t: Transition<'_, Self>, fetched: Fetched, into: &mut [u8]) -> Result<(), Error> {
+        run(t.device(), "read", |_| {
+            into.copy_from_slice(elements(&fetched.from.read(), fetched.range));
+        })
+    }
+
+    fn timeline(_: &Driver) {}
+
+    fn mark((): &()) -> Result<(), Error> {
         Ok(())
     }
 
-    fn synchronize(_: Transition<'_, Self>) -> Result<(), Error> {
-        // A command has run when its call returns.
-        not_in_kernel("synchronize")
+    fn follow(_: Call<'_, Self>, (): &()) -> Result<(), Error> {
+        Ok(())
     }
 
-    fn read(t: Transition<'_, Self>, from: Span<'_, Self>, into: &mut [u8]) -> Result<(), Error> {
-        let _turn = t.device().turn("read")?;
-        into.copy_from_slice(elements(&from.memory().read(), from.range()));
-        Ok(())
+    fn is_reached((): &()) -> Result<bool, Error> {
+        Ok(true)
+    }
+
+    fn wait((): &(), _: Option<Duration>) -> Result<bool, Error> {
+        Ok(true)
     }
 
     fn allocate(&self, bytes: usize) -> Result<Memory, Error> {
         not_in_kernel("alloc")?;
-        Memory::new(bytes)
+        Memory::new(bytes, self.faults())
+    }
+
+    fn free(memory: Memory) -> Result<(), Error> {
+        memory.free()
     }
 
     fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error> {
@@ -83,9 +138,7 @@ impl Backend for Host {
                 put(&to, range.clone(), &bytes);
             });
         }
-        let _turn = call.device().turn("write")?;
-        put(to.memory(), range, bytes);
-        Ok(())
+        run(call.device(), "write", |_| put(to.memory(), range, bytes))
     }
 
     fn copy(call: Call<'_, Self>, from: Span<'_, Self>, to: Span<'_, Self>) -> Result<(), Error> {
@@ -93,12 +146,12 @@ impl Backend for Host {
         if call.is_recording() {
             let (from, to) = (from.hold(), to.hold());
             return record(&call, "copy", move || {
-                put(&to, target.clone(), elements(&from.read(), source.clone()));
+                copy(&from, source.clone(), &to, target.clone());
             });
         }
-        let _turn = call.device().turn("copy")?;
-        put(to.memory(), target, elements(&from.memory().read(), source));
-        Ok(())
+        run(call.device(), "copy", |_| {
+            copy(from.memory(), source, to.memory(), target);
+        })
     }
 
     fn fill(call: Call<'_, Self>, to: Span<'_, Self>, pattern: &[u8]) -> Result<(), Error> {
@@ -109,17 +162,17 @@ impl Backend for Host {
                 repeat(&to, range.clone(), &pattern);
             });
         }
-        let _turn = call.device().turn("fill")?;
-        repeat(to.memory(), range, pattern);
-        Ok(())
+        run(call.device(), "fill", |_| {
+            repeat(to.memory(), range, pattern);
+        })
     }
 }
 
-fn put(to: &Memory, range: std::ops::Range<usize>, bytes: &[u8]) {
+fn put(to: &Memory, range: Range<usize>, bytes: &[u8]) {
     elements_mut(&mut to.write(), range).copy_from_slice(bytes);
 }
 
-fn repeat(to: &Memory, range: std::ops::Range<usize>, pattern: &[u8]) {
+fn repeat(to: &Memory, range: Range<usize>, pattern: &[u8]) {
     let mut words = to.write();
     let bytes: &mut [u8] = elements_mut(&mut words, range);
     if let [byte] = pattern {

@@ -1,61 +1,50 @@
-//! One allocation, who holds it, and how it goes back.
-#![allow(unsafe_code)] // `ManuallyDrop::take`, to move memory out of a block that is dropped.
+//! Memory of a page: who holds it, and where it goes when nobody does.
+#![allow(unsafe_code)] // `ManuallyDrop::take`, to move a page out of a block that is dropped.
 
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Backend;
+use crate::memory::mark::Mark;
+use crate::memory::page::Page;
+use crate::memory::pool::{Pool, Primed};
+use crate::memory::returns::Returns;
 
-/// Memory whose last holder has gone, waiting for a moment at which no window of its device is
-/// open (M5). One queue a device, so the queue also says whose a block is (M10).
-pub(crate) struct Returns<B: Backend>(Mutex<Vec<B::Memory>>);
-
-impl<B: Backend> Returns<B> {
-    pub(crate) fn new() -> Self {
-        Self(Mutex::new(Vec::new()))
-    }
-
-    /// Whether both are of one device.
-    pub(crate) fn is(self: &Arc<Self>, other: &Arc<Self>) -> bool {
-        Arc::ptr_eq(self, other)
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting().is_empty()
-    }
-
-    /// Frees what waits. To be called under the device's gate.
-    pub(crate) fn drain(&self) {
-        // The queue is unlocked while the driver frees: other threads go on dropping.
-        let waiting = std::mem::take(&mut *self.waiting());
-        drop(waiting);
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Vec<B::Memory>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// One allocation. Its last holder, a buffer or a graph, may drop it on any thread and inside any
-/// window: the memory only joins the queue of its device.
+/// A page that is taken: by buffers of users, through their [`Handle`], and by graphs. The last of
+/// them to go, on whichever thread and inside whichever window, puts the page back into the pool.
 pub(crate) struct Block<B: Backend> {
     id: u64,
     bytes: usize,
-    memory: ManuallyDrop<B::Memory>,
-    returns: Arc<Returns<B>>,
+    page: ManuallyDrop<Page<B>>,
+    pool: Arc<Pool<B>>,
+    /// The warm-up that it was allocated in, and whose recording will want the page.
+    warm_up: Option<Arc<Primed<B>>>,
+    pub(crate) mark: Mark,
 }
 
 impl<B: Backend> Block<B> {
-    pub(crate) fn new(memory: B::Memory, bytes: usize, returns: &Arc<Returns<B>>) -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
+    pub(crate) fn new(
+        page: Page<B>,
+        bytes: usize,
+        pool: &Arc<Pool<B>>,
+        warm_up: Option<Arc<Primed<B>>>,
+    ) -> Arc<Self> {
+        pool.count_block(bytes, page.bytes);
         Arc::new(Self {
-            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            id: next_id(),
             bytes,
-            memory: ManuallyDrop::new(memory),
-            returns: Arc::clone(returns),
+            page: ManuallyDrop::new(page),
+            pool: Arc::clone(pool),
+            warm_up,
+            mark: Mark::default(),
         })
     }
 
@@ -68,17 +57,82 @@ impl<B: Backend> Block<B> {
         self.bytes
     }
 
-    /// Whether it goes back to this queue: whether it is of the queue's device.
-    pub(crate) fn goes_to(&self, returns: &Arc<Returns<B>>) -> bool {
-        self.returns.is(returns)
+    pub(crate) fn page(&self) -> &Page<B> {
+        &self.page
+    }
+
+    /// Whether it belongs to the device of this pool (M10).
+    pub(crate) fn is_of(&self, pool: &Arc<Pool<B>>) -> bool {
+        Arc::ptr_eq(&self.pool, pool)
     }
 }
 
 impl<B: Backend> Drop for Block<B> {
     fn drop(&mut self) {
         // SAFETY: this is the block's drop, which runs once, and nothing reads the field after it.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        self.returns.waiting().push(memory);
+        let page = unsafe { ManuallyDrop::take(&mut self.page) };
+        self.pool.uncount_block(self.bytes, page.bytes);
+        let page = match &self.warm_up {
+            Some(warm_up) => warm_up.put(self.bytes, page),
+            None => Some(page),
+        };
+        self.pool.take_back(page);
+    }
+}
+
+/// What the buffers of users share, and graphs do not: when it goes, nobody outside can reach the
+/// memory any more, and a window in which it was allocated may use it again (M2).
+pub(crate) struct Handle<B: Backend> {
+    id: u64,
+    block: Arc<Block<B>>,
+    bytes: usize,
+    /// The window that it was allocated in.
+    window: Option<Arc<Returns<u64>>>,
+    /// Whether it is a user's.
+    counted: bool,
+}
+
+impl<B: Backend> Handle<B> {
+    pub(crate) fn new(
+        block: Arc<Block<B>>,
+        bytes: usize,
+        window: Option<Arc<Returns<u64>>>,
+        counted: bool,
+    ) -> Arc<Self> {
+        if counted {
+            block.pool.count_handle(bytes);
+        }
+        Arc::new(Self {
+            id: next_id(),
+            block,
+            bytes,
+            window,
+            counted,
+        })
+    }
+
+    /// Unique in the process, never reused.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Block<B>> {
+        &self.block
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl<B: Backend> Drop for Handle<B> {
+    fn drop(&mut self) {
+        if self.counted {
+            self.block.pool.uncount_handle(self.bytes);
+        }
+        if let Some(window) = &self.window {
+            window.put([self.block.id]);
+        }
     }
 }
 
@@ -90,8 +144,8 @@ impl<B: Backend> Held<B> {
         Self(Arc::clone(block))
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.0.bytes
+    pub(crate) fn block(&self) -> &Arc<Block<B>> {
+        &self.0
     }
 }
 
@@ -99,7 +153,7 @@ impl<B: Backend> Deref for Held<B> {
     type Target = B::Memory;
 
     fn deref(&self) -> &B::Memory {
-        &self.0.memory
+        &self.0.page.memory
     }
 }
 
@@ -119,15 +173,15 @@ impl<B: Backend> fmt::Debug for Held<B> {
 
 /// Bytes of one allocation, as a backend gets them: checked to lie inside it.
 pub struct Span<'a, B: Backend> {
-    block: &'a Arc<Block<B>>,
+    handle: &'a Arc<Handle<B>>,
     start: usize,
     bytes: usize,
 }
 
 impl<'a, B: Backend> Span<'a, B> {
-    pub(crate) fn new(block: &'a Arc<Block<B>>, start: usize, bytes: usize) -> Self {
+    pub(crate) fn new(handle: &'a Arc<Handle<B>>, start: usize, bytes: usize) -> Self {
         Self {
-            block,
+            handle,
             start,
             bytes,
         }
@@ -136,7 +190,7 @@ impl<'a, B: Backend> Span<'a, B> {
     /// The allocation.
     #[must_use]
     pub fn memory(&self) -> &'a B::Memory {
-        &self.block.memory
+        &self.block().page.memory
     }
 
     /// The bytes of the allocation that are meant. Never empty.
@@ -148,11 +202,21 @@ impl<'a, B: Backend> Span<'a, B> {
     /// Keeps the allocation alive, for a recorded or queued command.
     #[must_use]
     pub fn hold(&self) -> Held<B> {
-        Held::new(self.block)
+        Held::new(self.block())
+    }
+
+    /// Whether both are of one allocation.
+    #[must_use]
+    pub fn is_same_memory(&self, other: &Self) -> bool {
+        self.block().id == other.block().id
+    }
+
+    pub(crate) fn handle(&self) -> &'a Arc<Handle<B>> {
+        self.handle
     }
 
     pub(crate) fn block(&self) -> &'a Arc<Block<B>> {
-        self.block
+        &self.handle.block
     }
 
     pub(crate) fn start(&self) -> usize {
@@ -161,6 +225,18 @@ impl<'a, B: Backend> Span<'a, B> {
 
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// Whether it is all of the buffer that was allocated.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.bytes == self.handle.bytes
+    }
+
+    /// Whether the two have bytes in common.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        self.is_same_memory(other)
+            && self.start < other.range().end
+            && other.start < self.range().end
     }
 }
 
@@ -171,3 +247,9 @@ impl<B: Backend> Clone for Span<'_, B> {
 }
 
 impl<B: Backend> Copy for Span<'_, B> {}
+
+impl<B: Backend> fmt::Debug for Span<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:?})", self.range())
+    }
+}

@@ -45,5 +45,5 @@ fn handles_say_what_they_are() {
         format!("{graph:?}").starts_with("Graph { commands: 1"),
         "{graph:?}"
     );
-    assert_eq!(PhaseName::Recording.to_string(), "Recording");
+    assert_eq!(PhaseName::Window.to_string(), "Recording");
 }

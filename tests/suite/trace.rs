@@ -105,7 +105,7 @@ pub fn a_warm_up_in_which_a_command_failed_is_refused_by_name<B: Lab>() {
     let Bench { stream, x, y, .. } = bench::<B>();
     let stream = stream.prepare().unwrap();
     B::add(&stream, &x, &y, 1.0).unwrap();
-    let _ = stream.write(&x, &[0.0]);
+    let _ = stream.write(&y, &[0.0]);
     B::add(&stream, &x, &y, 1.0).unwrap();
     let refused = stream.begin().unwrap_err();
     assert!(

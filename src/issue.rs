@@ -1,0 +1,227 @@
+//! The one path that every command takes: checked, taken into the trace, put in order with other
+//! streams, run or recorded; and noted if it fails.
+
+use std::cell::Cell;
+use std::mem::forget;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::access::Use;
+use crate::backend::{Backend, Call, Transition};
+use crate::commands::Commands;
+use crate::error::{At, Error};
+use crate::memory::{Cause, Page, Span};
+use crate::order::Place;
+use crate::trace::Command;
+use crate::window::Window;
+
+impl<B: Backend> Commands<B> {
+    /// Issues a command. `run` is told whether it is recorded.
+    ///
+    /// What fails in a window dooms it (L8); outside, what it should have written is marked (M11).
+    pub(crate) fn issue<R>(
+        &self,
+        command: &Command<'_, B>,
+        check: impl FnOnce() -> Result<(), Error>,
+        run: impl FnOnce(bool) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let (recording, admitted) = {
+            let mut window = self.window().borrow_mut();
+            let admitted = window.admit(command, |window| {
+                check()?;
+                self.check_uses(window, command)
+            });
+            (window.is_recording(), admitted)
+        };
+        let mark = |error: &Error| {
+            if !recording {
+                self.mark_written(command, error);
+            }
+        };
+        let index = admitted.inspect_err(mark)?;
+        let fail = |error: &Error| {
+            let title = || command.title();
+            let mut window = self.window().borrow_mut();
+            window.fail(index, title, command.at, error);
+            drop(window);
+            mark(error);
+        };
+        let done = noting(fail, || {
+            run(recording).map_err(|error| error.placed(command.kind.name(), command.at))
+        })?;
+        if !recording {
+            let whole = |used: &&Use<'_, B>| used.mode.writes() && used.span.is_whole();
+            for used in command.uses.iter().filter(whole) {
+                used.span.block().mark.clear();
+            }
+        }
+        Ok(done)
+    }
+
+    /// Submits a command to the driver, behind what other streams do with the same memory (M9). In
+    /// a window nothing is submitted: the replay will be put in order.
+    pub(crate) fn submit<R>(
+        &self,
+        uses: &[Use<'_, B>],
+        recording: bool,
+        run: impl FnOnce(Call<'_, B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let driver = self.driver()?;
+        let run = || run(Call::new(driver, self.device(), recording));
+        if recording {
+            return run();
+        }
+        let pages = uses
+            .iter()
+            .map(|used| (used.span.block().page(), used.mode.writes()));
+        self.in_order(pages, run).0
+    }
+
+    /// Runs a submission behind the last uses of its memory by other streams, and notes it as the
+    /// last. Says which place on this stream's line it took.
+    pub(crate) fn in_order<'p, R>(
+        &self,
+        pages: impl Iterator<Item = (&'p Page<B>, bool)>,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> (Result<R, Error>, Place<B>) {
+        let here = self.line().next();
+        let done = if B::ONE_QUEUE {
+            run()
+        } else {
+            Submitting::enter(self.captures().submitting()).and_then(|_submitting| {
+                let driver = self.driver()?;
+                let call = || Call::new(driver, self.device(), false);
+                let mut followed = self.followed().borrow_mut();
+                for (page, writes) in pages {
+                    followed.come_after(&page.uses, writes, &here, call)?;
+                }
+                drop(followed);
+                run()
+            })
+        };
+        here.pass();
+        (done, here)
+    }
+
+    /// Runs one of the backend's waits or a replay. In a warm-up its failure is one of the warm-up:
+    /// what a lazy driver's command failed with shows only here.
+    pub(crate) fn wait<R>(
+        &self,
+        name: &'static str,
+        at: At,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let fail = |error: &Error| self.window().borrow_mut().fail_wait(name, at, error);
+        noting(fail, || run().map_err(|error| error.placed(name, at)))
+    }
+
+    /// Runs one of the backend's transitions.
+    pub(crate) fn transition<R>(
+        &self,
+        run: impl FnOnce(Transition<'_, B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        run(Transition::new(self.driver()?, self.device()))
+    }
+
+    /// Refuses memory of another device (M10), one piece of memory twice with a write among them,
+    /// and input that was never written as it should (M11).
+    fn check_uses(&self, window: &Window<B>, command: &Command<'_, B>) -> Result<(), Error> {
+        for (second, used) in command.uses.iter().enumerate() {
+            self.check_device(command.kind.name(), used.span, command.at)?;
+            let twice = command.uses.iter().take(second).position(|other| {
+                (other.mode.writes() || used.mode.writes()) && other.span.overlaps(&used.span)
+            });
+            if let Some(first) = twice {
+                return Err(Error::Aliased {
+                    name: command.title(),
+                    first,
+                    second,
+                    at: command.at,
+                });
+            }
+        }
+        command
+            .uses
+            .iter()
+            .filter(|used| used.mode.reads() && !window.is_born_here(used.span.block()))
+            .try_for_each(|used| used.span.block().mark.check())
+    }
+
+    /// Refuses memory of another device (M10).
+    pub(crate) fn check_device(
+        &self,
+        call: &'static str,
+        span: Span<'_, B>,
+        at: At,
+    ) -> Result<(), Error> {
+        if span.block().is_of(self.captures().pool()) {
+            return Ok(());
+        }
+        Err(Error::OtherDevice {
+            call,
+            what: "buffer",
+            at,
+        })
+    }
+
+    /// Marks what `command` should have written on this device (M11).
+    fn mark_written(&self, command: &Command<'_, B>, error: &Error) {
+        let cause = Cause::new(|| command.title(), command.at, error);
+        let pool = self.captures().pool();
+        for used in command.uses {
+            if used.mode.writes() && used.span.block().is_of(pool) {
+                used.span.block().mark.set(&cause);
+            }
+        }
+    }
+}
+
+/// Runs `run`, and tells `note` if it fails or if a panic leaves it.
+pub(crate) fn noting<R>(
+    note: impl Fn(&Error),
+    run: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    let unwinding = OnUnwind(|| note(&Error::Panicked));
+    let done = run();
+    forget(unwinding);
+    done.inspect_err(note)
+}
+
+/// Runs its function when it is dropped: that is, when a panic keeps it from being forgotten.
+struct OnUnwind<F: Fn()>(F);
+
+impl<F: Fn()> Drop for OnUnwind<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+thread_local! {
+    // No destructor, so it can be asked while a thread is torn down.
+    static SUBMITTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// The device's turn to submit: held from the note that memory is used until what uses it was
+/// submitted, so that nobody sees the note and not the work.
+struct Submitting<'a>(#[expect(dead_code, reason = "held for its drop")] MutexGuard<'a, ()>);
+
+impl<'a> Submitting<'a> {
+    /// # Errors
+    /// [`Error::InsideKernel`] where this thread is submitting already.
+    fn enter(turn: &'a Mutex<()>) -> Result<Self, Error> {
+        if SUBMITTING.get() {
+            return Err(Error::InsideKernel {
+                call: "submit",
+                at: None,
+            });
+        }
+        let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
+        SUBMITTING.set(true);
+        Ok(Self(turn))
+    }
+}
+
+impl Drop for Submitting<'_> {
+    fn drop(&mut self) {
+        SUBMITTING.set(false);
+    }
+}

@@ -1,0 +1,318 @@
+//! What a run issued, command by command, so that two runs can be compared (L9).
+
+use std::any::TypeId;
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::access::{Mode, Use};
+use crate::backend::Backend;
+use crate::error::At;
+
+/// The name of a launch. Names are nearly always literals, which cost no allocation.
+pub(crate) type Name = Cow<'static, str>;
+
+/// What sort of command a node of a graph is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NodeKind {
+    /// Takes memory, and zeroes it.
+    Alloc,
+    /// Takes memory, and writes bytes of the host into it.
+    Upload,
+    /// Writes bytes of the host.
+    Write,
+    /// Copies between buffers.
+    Copy,
+    /// Repeats a value.
+    Fill,
+    /// Takes a copy of a buffer, for the host to read after a replay.
+    Download,
+    /// Runs a kernel.
+    Launch,
+}
+
+impl NodeKind {
+    /// The name of the method that issues it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Alloc => "alloc",
+            Self::Upload => "upload",
+            Self::Write => "write",
+            Self::Copy => "copy",
+            Self::Fill => "fill",
+            Self::Download => "download",
+            Self::Launch => "launch",
+        }
+    }
+
+    /// Whether it is work, and not only memory for work (L11).
+    pub(crate) fn runs(self) -> bool {
+        self != Self::Alloc
+    }
+}
+
+/// A command as it is issued.
+pub(crate) struct Command<'a, B: Backend> {
+    pub(crate) kind: NodeKind,
+    /// The launch's name; empty for the others.
+    pub(crate) name: Name,
+    /// The kernel, where a type tells it.
+    pub(crate) kernel: Option<TypeId>,
+    /// Scalars and handles that make it another command.
+    pub(crate) values: &'a [u8],
+    pub(crate) uses: &'a [Use<'a, B>],
+    /// The bytes of the memory that it takes and writes.
+    pub(crate) allocates: Option<usize>,
+    pub(crate) at: At,
+}
+
+impl<'a, B: Backend> Command<'a, B> {
+    /// A command with no more to it than its kind and accesses.
+    pub(crate) fn new(kind: NodeKind, uses: &'a [Use<'a, B>], at: At) -> Self {
+        Self {
+            kind,
+            name: Name::default(),
+            kernel: None,
+            values: &[],
+            uses,
+            allocates: None,
+            at,
+        }
+    }
+
+    /// What errors call it.
+    pub(crate) fn title(&self) -> Arc<str> {
+        title(self.kind, &self.name).into()
+    }
+}
+
+fn title(kind: NodeKind, name: &str) -> String {
+    match kind {
+        NodeKind::Launch => format!("launch `{name}`"),
+        other => other.name().to_owned(),
+    }
+}
+
+/// One command of a trace.
+#[derive(Debug)]
+struct Step {
+    kind: NodeKind,
+    name: Name,
+    kernel: Option<TypeId>,
+    values: Box<[u8]>,
+    at: At,
+    /// Its accesses end here in the trace's list, and begin where the step before ended.
+    accesses_end: usize,
+}
+
+/// An access of a trace. Buffers are numbered by first use, so that a trace holds on to none, and
+/// two runs compare equal if the same buffers meet in the same places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Touch {
+    pub(crate) buffer: usize,
+    pub(crate) mode: Mode,
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+}
+
+/// What one run issued, in order.
+#[derive(Debug, Default)]
+pub(crate) struct Trace {
+    steps: Vec<Step>,
+    touches: Vec<Touch>,
+}
+
+impl Trace {
+    pub(crate) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    pub(crate) fn push<B: Backend>(&mut self, command: &Command<'_, B>, touches: &[Touch]) {
+        self.touches.extend_from_slice(touches);
+        self.steps.push(Step {
+            kind: command.kind,
+            name: command.name.clone(),
+            kernel: command.kernel,
+            values: command.values.into(),
+            at: command.at,
+            accesses_end: self.touches.len(),
+        });
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        (0..self.len()).filter_map(|index| self.node(index))
+    }
+
+    fn node(&self, index: usize) -> Option<Node<'_>> {
+        let step = self.steps.get(index)?;
+        let begin = match index.checked_sub(1) {
+            Some(before) => self.steps.get(before)?.accesses_end,
+            None => 0,
+        };
+        let touches = self.touches.get(begin..step.accesses_end)?;
+        Some(Node { step, touches })
+    }
+
+    /// What stands at `index`, in words.
+    pub(crate) fn describe(&self, index: usize) -> Option<Arc<str>> {
+        let Node { step, touches } = self.node(index)?;
+        Some(describe(
+            step.kind,
+            &step.name,
+            step.at,
+            &step.values,
+            touches,
+        ))
+    }
+
+    /// How `command` differs from the step at `index`: the step and the command in words.
+    pub(crate) fn difference<B: Backend>(
+        &self,
+        index: usize,
+        command: &Command<'_, B>,
+        touches: &[Touch],
+    ) -> Option<(Arc<str>, Arc<str>)> {
+        let node = self.node(index);
+        let alike = node.is_some_and(|Node { step, touches: of }| {
+            step.kind == command.kind
+                && step.name == command.name
+                && *step.values == *command.values
+                && of == touches
+        });
+        if alike && node.is_some_and(|node| node.step.kernel == command.kernel) {
+            return None;
+        }
+        let mut recorded = describe(
+            command.kind,
+            &command.name,
+            command.at,
+            command.values,
+            touches,
+        );
+        if alike {
+            recorded = format!("{recorded} with another kernel of that name").into();
+        }
+        let warm_up = self
+            .describe(index)
+            .unwrap_or_else(|| "nothing, since it had ended".into());
+        Some((warm_up, recorded))
+    }
+}
+
+/// One command of a graph.
+#[derive(Clone, Copy)]
+pub struct Node<'g> {
+    step: &'g Step,
+    touches: &'g [Touch],
+}
+
+impl<'g> Node<'g> {
+    /// What sort of command it is.
+    #[must_use]
+    pub fn kind(&self) -> NodeKind {
+        self.step.kind
+    }
+
+    /// The name of a launch; of another command its kind's.
+    #[must_use]
+    pub fn name(&self) -> &'g str {
+        match self.step.kind {
+            NodeKind::Launch => &self.step.name,
+            other => other.name(),
+        }
+    }
+
+    /// What it reads and writes, in the order in which it was declared.
+    pub fn accesses(&self) -> impl ExactSizeIterator<Item = NodeAccess> + use<'g> {
+        self.touches.iter().map(|touch| NodeAccess {
+            buffer: touch.buffer,
+            bytes: touch.start..touch.start.saturating_add(touch.bytes),
+            reads: touch.mode.reads(),
+            writes: touch.mode.writes(),
+        })
+    }
+
+    /// Where in the source its warm-up was issued.
+    #[must_use]
+    pub fn location(&self) -> At {
+        self.step.at
+    }
+
+    /// Bytes that it copies from the host, and that the graph keeps.
+    pub(crate) fn host_bytes(&self) -> usize {
+        match self.step.kind {
+            NodeKind::Write | NodeKind::Upload => {
+                saturating_sum(self.touches.iter().map(|touch| touch.bytes))
+            }
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Debug for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Node({self})")
+    }
+}
+
+/// `launch ``add`` reads 0, writes 1`: the buffers by number.
+impl fmt::Display for Node<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&title(self.step.kind, &self.step.name))?;
+        for (place, touch) in self.touches.iter().enumerate() {
+            let separator = if place == 0 { " " } else { ", " };
+            write!(f, "{separator}{} {}", touch.mode.verb(), touch.buffer)?;
+        }
+        Ok(())
+    }
+}
+
+/// What one command of a graph does with one buffer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NodeAccess {
+    /// The number of the buffer in its graph: by first use, from 0.
+    pub buffer: usize,
+    /// The bytes of the buffer.
+    pub bytes: Range<usize>,
+    /// Whether they are read.
+    pub reads: bool,
+    /// Whether they are written.
+    pub writes: bool,
+}
+
+/// A command in words, with all that a comparison looks at but the kernel.
+fn describe(kind: NodeKind, name: &str, at: At, values: &[u8], touches: &[Touch]) -> Arc<str> {
+    let mut words = title(kind, name);
+    if !values.is_empty() {
+        words.push_str(" of 0x");
+        // Writing to a string cannot fail.
+        for byte in values {
+            let _ = write!(words, "{byte:02x}");
+        }
+    }
+    for (place, touch) in touches.iter().enumerate() {
+        let separator = if place == 0 { " (" } else { ", " };
+        let end = touch.start.saturating_add(touch.bytes);
+        let _ = write!(
+            words,
+            "{separator}{} buffer {} at {}..{end}",
+            touch.mode.name(),
+            touch.buffer,
+            touch.start,
+        );
+    }
+    if !touches.is_empty() {
+        words.push(')');
+    }
+    let _ = write!(words, " from {at}");
+    words.into()
+}
+
+/// Bytes of a graph may be more than an address: there are devices with virtual memory.
+pub(crate) fn saturating_sum(bytes: impl Iterator<Item = usize>) -> usize {
+    bytes.fold(0, usize::saturating_add)
+}
