@@ -33,31 +33,41 @@ struct Shared<B: Backend> {
 
 /// What a dropped graph leaves while a replay of it may be in flight (M8).
 pub(crate) struct Departed<B: Backend> {
-    /// What must be done first, and how to find out; `None` where no point could be marked.
-    flights: Vec<(Place<B>, Option<Arc<B::Point>>)>,
+    /// What must be done first.
+    flights: Vec<Flight<B>>,
     /// Only kept to be dropped.
     _graph: Box<dyn Send>,
 }
 
+/// A replay that may be in flight.
+struct Flight<B: Backend> {
+    place: Place<B>,
+    /// Behind it; `None` where none could be marked.
+    point: Option<Arc<B::Point>>,
+}
+
+impl<B: Backend> Flight<B> {
+    fn new(place: Place<B>) -> Self {
+        let point = place.line.mark().ok();
+        Self { place, point }
+    }
+
+    fn is_done(&self) -> bool {
+        let is_reached = |point: &Arc<B::Point>| B::is_reached(point).unwrap_or(false);
+        self.place.line.is_done(self.place.at) || self.point.as_ref().is_some_and(is_reached)
+    }
+}
+
 impl<B: Backend> Departed<B> {
     pub(crate) fn new(flights: Vec<Place<B>>, graph: Box<dyn Send>) -> Self {
-        let point = |place: Place<B>| {
-            let point = place.line.mark().ok();
-            (place, point)
-        };
         Self {
-            flights: flights.into_iter().map(point).collect(),
+            flights: flights.into_iter().map(Flight::new).collect(),
             _graph: graph,
         }
     }
 
-    pub(crate) fn is_done(&self) -> bool {
-        self.flights.iter().all(|(place, point)| {
-            place.line.is_done(place.at)
-                || point
-                    .as_ref()
-                    .is_some_and(|point| B::is_reached(point).unwrap_or(false))
-        })
+    fn is_done(&self) -> bool {
+        self.flights.iter().all(Flight::is_done)
     }
 }
 
@@ -172,7 +182,8 @@ impl<B: Backend> Drop for Shared<B> {
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner);
         for graph in departed.drain(..) {
-            let waited = graph.flights.iter().try_for_each(|(place, _)| place.wait());
+            let mut flights = graph.flights.iter();
+            let waited = flights.try_for_each(|flight| flight.place.wait());
             if waited.is_err() {
                 // Work may still use it: better lost than used after it is gone.
                 forget(graph);

@@ -55,6 +55,7 @@ impl CaptureStatus {
     ///
     /// The answer is one load.
     #[must_use]
+    #[inline]
     pub fn any_active(&self) -> bool {
         self.record.any_active()
     }
@@ -64,6 +65,7 @@ impl CaptureStatus {
     /// The answer is one load, of the same word as [`any_active`](Self::any_active): in it,
     /// whatever is recording is also active.
     #[must_use]
+    #[inline]
     pub fn any_recording(&self) -> bool {
         self.record.any_recording()
     }
@@ -74,6 +76,7 @@ impl CaptureStatus {
     /// With nothing active the answer is one load. Otherwise its cost does not grow with the number
     /// of active captures, as long as their ids do not collide.
     #[must_use]
+    #[inline]
     pub fn is_capturing(&self, owner: StreamId) -> bool {
         self.record.is_capturing(owner)
     }
@@ -185,18 +188,22 @@ impl Record {
         (!self.any_recording()).then(free)
     }
 
+    #[inline]
     pub(crate) fn any_active(&self) -> bool {
         active(self.counts())
     }
 
+    #[inline]
     pub(crate) fn any_recording(&self) -> bool {
         recording(self.counts())
     }
 
+    #[inline]
     pub(crate) fn is_capturing(&self, owner: StreamId) -> bool {
         self.any_active() && self.index.shows(owner)
     }
 
+    #[inline]
     fn counts(&self) -> u64 {
         // Acquire, for `false` as well: who learns that a capture ended learns what it did before,
         // and who holds the gate (an end does not take it) sees the closed windows closed.

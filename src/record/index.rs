@@ -33,11 +33,12 @@ const CELLS: usize = if cfg!(graph_capture_loom) { 1 } else { 3 };
 #[cfg(not(graph_capture_loom))]
 static_assertions::const_assert!(size_of::<Line>() == 64);
 
-/// Where an owner's cell is: its home line, and how far along the chain.
+/// Where an owner's cell is: its home line, and how far along the chain and in the line there.
 #[derive(Debug)]
 pub(super) struct Place {
     home: u8,
-    cell: u32,
+    line: u32,
+    cell: u8,
 }
 
 impl Index {
@@ -53,7 +54,7 @@ impl Index {
     /// Whether a capture of `owner` is counted, for readers without a lock. A miss needs no second
     /// look: an owner that is counted during the whole call is in one cell during all of it.
     pub(super) fn shows(&self, owner: StreamId) -> bool {
-        self.cells(home(owner)).any(|cell| cell.shows(owner))
+        self.find(home(owner), |cell| cell.shows(owner)).is_some()
     }
 
     /// Counts a capture of `owner`, under the transition lock.
@@ -61,40 +62,51 @@ impl Index {
         let home = home(owner);
         // Never a second cell for one owner: a reader could pass the one before it fills and reach
         // the other after it empties.
-        let shown = (0..)
-            .zip(self.cells(home))
-            .find(|(_, cell)| cell.shows(owner));
-        let (place, cell) = shown.unwrap_or_else(|| self.free_cell(home));
+        let (place, cell) = self
+            .find(home, |cell| cell.shows(owner))
+            .or_else(|| self.find(home, Cell::is_free))
+            .unwrap_or_else(|| self.add(home));
         cell.enter(owner);
-        Place { home, cell: place }
+        place
     }
 
     /// Uncounts the capture that is counted at `place`, under the transition lock.
     pub(super) fn leave(&self, place: Place) {
-        if let Some(cell) = self.cells(place.home).nth(place.cell as usize) {
+        let line = self.chain(place.home).nth(place.line as usize);
+        if let Some(cell) = line.and_then(|line| line.cells.get(usize::from(place.cell))) {
             cell.leave();
         }
     }
 
-    /// The first free cell of a chain, which grows if it has none.
-    fn free_cell(&self, home: u8) -> (u32, &Cell) {
-        let mut place = 0;
-        let mut last = self.line(home);
-        for line in self.chain(home) {
-            for cell in &line.cells {
-                if cell.is_free() {
-                    return (place, cell);
+    fn find(&self, home: u8, wanted: impl Fn(&Cell) -> bool) -> Option<(Place, &Cell)> {
+        for (nth_line, line) in (0..).zip(self.chain(home)) {
+            for (nth_cell, cell) in (0..).zip(&line.cells) {
+                if wanted(cell) {
+                    let place = Place {
+                        home,
+                        line: nth_line,
+                        cell: nth_cell,
+                    };
+                    return Some((place, cell));
                 }
-                place += 1;
             }
-            last = line;
         }
-        let [cell, ..] = &last.grow().cells;
-        (place, cell)
+        None
     }
 
-    fn cells(&self, home: u8) -> impl Iterator<Item = &Cell> {
-        self.chain(home).flat_map(|line| &line.cells)
+    /// The first cell of a new line behind the chain.
+    fn add(&self, home: u8) -> (Place, &Cell) {
+        let before = (0, self.line(home));
+        let (line, last) = self
+            .chain(home)
+            .fold(before, |(lines, _), line| (lines + 1, line));
+        let [cell, ..] = &last.grow().cells;
+        let place = Place {
+            home,
+            line,
+            cell: 0,
+        };
+        (place, cell)
     }
 
     fn chain(&self, home: u8) -> impl Iterator<Item = &Line> {
