@@ -135,7 +135,7 @@ impl<B: Backend> Commands<B> {
     /// a replay, by [`Graph::read`](crate::Graph::read). The buffer can then be written again, by
     /// the same graph or anybody else.
     ///
-    /// Only a download that was recorded can be read. In the warm-up it is taken and thrown away.
+    /// Only a download that was recorded can be read; that of a warm-up is thrown away with it.
     ///
     /// # Errors
     /// [`Error::OtherDevice`], [`Error::Marked`], and as [`alloc`](Self::alloc).

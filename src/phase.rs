@@ -238,7 +238,7 @@ impl<B: Backend> Capture<B> {
         let Parts {
             commands, entry, ..
         } = &mut *self.0;
-        let primed = commands.window().borrow().check_warm_up()?;
+        let primed = commands.window().borrow_mut().end_warm_up()?;
         if let Some(primed) = primed {
             primed.reserve(commands.device(), commands.captures().record())?;
         }

@@ -97,8 +97,8 @@ pub(crate) struct Record {
     /// `recording << 32 | active`. One word, so that one load never shows more recording than
     /// active. It does not overflow: there are never 2^32 captures at once.
     counts: Apart<AtomicU64>,
+    index: Apart<Index>,
     locks: Apart<Locks>,
-    index: Index,
 }
 assert_impl_all!(Record: Send, Sync);
 
@@ -138,20 +138,24 @@ impl Record {
     pub(crate) fn new() -> Self {
         Self {
             counts: Apart(AtomicU64::new(0)),
+            index: Apart(Index::new()),
             locks: Apart(Locks {
                 gate: Mutex::new(()),
                 transition: Mutex::new(()),
             }),
-            index: Index::new(),
         }
     }
 
     /// Publishes a prepared capture of `owner`.
     pub(crate) fn prepare(&self, owner: StreamId) -> Entry {
         let _transition = lock(&self.locks.0.transition);
-        self.count(|counts| counts + ACTIVE);
+        let counts = self.counts();
+        self.publish(counts + ACTIVE);
+        if !active(counts) {
+            self.index.0.occupy(true);
+        }
         Entry {
-            place: self.index.enter(owner),
+            place: self.index.0.enter(owner),
             recording: false,
         }
     }
@@ -164,7 +168,7 @@ impl Record {
             drain();
         }
         let _transition = lock(&self.locks.0.transition);
-        self.count(|counts| counts + RECORDING);
+        self.publish(self.counts() + RECORDING);
         entry.recording = true;
     }
 
@@ -172,13 +176,13 @@ impl Record {
     /// last open window closed with it.
     pub(crate) fn leave(&self, entry: Entry) -> bool {
         let _transition = lock(&self.locks.0.transition);
-        self.index.leave(entry.place);
-        if entry.recording {
-            !recording(self.count(|counts| counts - RECORDING - ACTIVE))
-        } else {
-            self.count(|counts| counts - ACTIVE);
-            false
+        let counts = self.counts() - entry.weight();
+        self.index.0.leave(entry.place);
+        if !active(counts) {
+            self.index.0.occupy(false);
         }
+        self.publish(counts);
+        entry.recording && !recording(counts)
     }
 
     /// Runs `free` with no window open, and keeps windows from opening until it returns. `None`,
@@ -200,7 +204,7 @@ impl Record {
 
     #[inline]
     pub(crate) fn is_capturing(&self, owner: StreamId) -> bool {
-        self.any_active() && self.index.shows(owner)
+        self.index.0.shows(owner)
     }
 
     #[inline]
@@ -211,11 +215,20 @@ impl Record {
     }
 
     /// Changes the counts, under the transition lock.
-    fn count(&self, change: impl FnOnce(u64) -> u64) -> u64 {
-        let counts = change(self.counts());
+    fn publish(&self, counts: u64) {
         // Release, for a `prepare` as well: who reads its count learns of every end before it.
         self.counts.0.store(counts, Release);
-        counts
+    }
+}
+
+impl Entry {
+    /// Its part of the counts.
+    fn weight(&self) -> u64 {
+        if self.recording {
+            RECORDING + ACTIVE
+        } else {
+            ACTIVE
+        }
     }
 }
 

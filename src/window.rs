@@ -141,11 +141,12 @@ impl<B: Backend> Window<B> {
         }
     }
 
-    /// What a window needs to open: that a warm-up ran, and that none of it failed (L14).
+    /// Ends the warm-up, and hands out what it primed: if it ran, and none of it failed (L14).
     ///
     /// # Errors
     /// [`Error::WarmUpFailed`], [`Error::NoWarmUp`].
-    pub(crate) fn check_warm_up(&self) -> Result<Option<Arc<Primed<B>>>, Error> {
+    pub(crate) fn end_warm_up(&mut self) -> Result<Option<Arc<Primed<B>>>, Error> {
+        self.contents.downloads.clear();
         if let Some(failed) = &self.doom {
             return Err(failed.clone());
         }
@@ -285,9 +286,10 @@ impl<B: Backend> Window<B> {
         }
     }
 
-    /// Keeps the copy that the host will read, so that no later command takes its memory.
+    /// Keeps the copy that the host will read, so that no later command takes its memory; in the
+    /// warm-up too, which must need as much at once.
     pub(crate) fn keep_download(&mut self, handle: &Arc<Handle<B>>) {
-        if self.is_recording() {
+        if self.under().is_some() {
             self.contents.downloads.push(Arc::clone(handle));
         }
     }

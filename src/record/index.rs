@@ -16,6 +16,10 @@ use crate::sync::Ordering::{Acquire, Release};
 /// one chain: one line, unless hundreds of owners are active or their ids collide. At worst (ids
 /// chosen to collide) it costs a scan over as many owners as were ever active at once.
 pub(super) struct Index {
+    /// 1 while any capture is active. That is in the counts as well, but every transition writes
+    /// those; this changes with the first capture and the last, so while others are active, who
+    /// comes and goes takes no cache line from readers that ask for other ids.
+    occupied: AtomicU64,
     lines: Box<[Line; LINES]>,
 }
 
@@ -48,13 +52,30 @@ impl Index {
             // Loom does not model the `OnceLock`, so there no line is added later.
             lines.iter().for_each(|line| _ = line.grow().grow());
         }
-        Self { lines }
+        Self {
+            occupied: AtomicU64::new(0),
+            lines,
+        }
     }
 
-    /// Whether a capture of `owner` is counted, for readers without a lock. A miss needs no second
-    /// look: an owner that is counted during the whole call is in one cell during all of it.
+    /// Whether a capture of `owner` is counted, for readers without a lock.
+    #[inline]
     pub(super) fn shows(&self, owner: StreamId) -> bool {
+        // Acquire, for `false`: who learns that a capture ended learns what it did before.
+        self.occupied.load(Acquire) != 0 && self.holds(owner)
+    }
+
+    /// A miss needs no second look: an owner that is counted during the whole call is in one cell
+    /// during all of it.
+    fn holds(&self, owner: StreamId) -> bool {
         self.find(home(owner), |cell| cell.shows(owner)).is_some()
+    }
+
+    /// Publishes, under the transition lock, that there is something to look for: before the first
+    /// owner enters and after the last left.
+    pub(super) fn occupy(&self, occupied: bool) {
+        // Release: carries the ends before it.
+        self.occupied.store(u64::from(occupied), Release);
     }
 
     /// Counts a capture of `owner`, under the transition lock.

@@ -1,9 +1,13 @@
-//! The rules as tests, generic over the backend: L in `lifecycle` and `trace`, M in `memory`.
+//! The rules as tests, generic over the backend: L in `lifecycle` and `trace`, M in the others.
 //! A backend's own test file implements [`Lab`] and calls `suite!`.
 #![allow(dead_code)] // Not every test file uses every helper.
 
 pub mod lifecycle;
+pub mod marks;
 pub mod memory;
+pub mod pool;
+pub mod results;
+pub mod slices;
 pub mod trace;
 
 use std::error::Error as _;
@@ -164,6 +168,54 @@ macro_rules! suite {
             a_graph_tells_what_it_holds,
             an_upload_in_a_window_is_written_at_every_replay,
             buffers_dropped_in_a_window_do_not_break_it,
+        }
+        suite! { $lab;
+            pool: memory_that_is_dropped_serves_the_next_allocation,
+            figures_of_memory_tell_where_each_byte_is,
+            memory_of_a_live_graph_is_given_to_nobody_else,
+            scratch_of_a_window_serves_it_again,
+            scratch_that_a_handle_reaches_is_not_taken_again,
+            an_input_dropped_in_the_window_is_not_taken_as_scratch,
+            what_the_warm_up_freed_is_kept_for_the_recording,
+            buffers_of_the_warm_up_may_be_kept,
+            a_window_that_needs_more_than_its_warm_up_is_doomed_by_name,
+            memory_of_a_window_is_not_readable_before_a_replay,
+            captures_leave_memory_flat,
+            free_memory_does_not_keep_another_size_from_being_allocated,
+        }
+        suite! { $lab;
+            marks: reading_what_a_refused_command_should_have_written_gives_its_cause,
+            a_mark_is_on_the_memory,
+            a_command_over_marked_memory_is_refused_and_passes_the_cause_on,
+            a_write_of_all_of_it_clears_the_mark,
+            a_write_of_a_part_does_not_clear_the_mark,
+            a_marked_input_dooms_a_recording,
+            a_failure_in_a_window_marks_nothing,
+            a_replay_over_marked_input_is_refused_and_marks_its_outputs,
+            a_replay_clears_the_marks_of_what_it_writes,
+            memory_of_another_device_is_not_marked,
+        }
+        suite! { $lab;
+            slices: a_slice_is_accepted_wherever_a_buffer_is,
+            a_recording_uses_the_slice_at_its_place,
+            a_slice_keeps_the_memory_alive,
+            a_slice_of_a_slice_counts_from_its_own_beginning,
+            slices_that_overlap_are_refused_where_one_is_written,
+            a_slice_that_does_not_lie_in_its_buffer_is_refused_by_name,
+            another_slice_diverges,
+        }
+        suite! { $lab;
+            results: a_download_holds_what_the_buffer_held_at_its_place,
+            a_download_is_read_on_any_stream_of_the_device,
+            a_download_that_cannot_be_read_is_refused_by_name,
+            a_download_keeps_its_memory_in_the_window,
+            a_download_gives_elements_of_any_size,
+            a_completion_is_done_when_the_work_before_it_is,
+            profile_times_its_work_and_hands_out_its_result,
+            the_last_warm_up_pass_is_the_one_compared,
+            a_pass_that_failed_may_be_repeated,
+            a_graph_lists_its_commands_and_what_they_touch,
+            a_graph_draws_itself,
         }
     };
     ($lab:ty; $module:ident: $($test:ident),+ $(,)?) => {
