@@ -176,3 +176,27 @@ fn a_kernel_that_panicked_leaves_the_thread_able_to_call() {
     panics(|| stream.launch("falls", write(&x), |_| panic!("in a kernel")));
     stream.fill(&x, 1.0).unwrap();
 }
+
+/// A kernel of a replay is a kernel too.
+#[test]
+fn a_kernel_cannot_call_back_from_a_replay() {
+    let Bench {
+        device, stream, x, ..
+    } = bench::<Host>();
+    let refused = Arc::new(Mutex::new(Vec::new()));
+    let (stream, mut graph, ()) = stream
+        .capture(|c| {
+            let (device, refused) = (device.clone(), Arc::clone(&refused));
+            c.launch("calls back", write(&x), move |_| {
+                let error = device.stream().unwrap().synchronize().unwrap_err();
+                refused.lock().unwrap().push(error);
+            })
+        })
+        .unwrap();
+    graph.replay(&stream).unwrap();
+    let refused = refused.lock().unwrap();
+    assert_eq!(refused.len(), 2);
+    for error in &*refused {
+        assert!(matches!(error, Error::InsideKernel { .. }), "{error:?}");
+    }
+}

@@ -45,6 +45,20 @@ impl Lab for Host {
             }
         })
     }
+
+    #[track_caller]
+    fn touch(
+        commands: &Commands,
+        x: &Buffer<f32>,
+        y: &Buffer<f32>,
+        also_read: bool,
+    ) -> Result<(), Error> {
+        if also_read {
+            commands.launch("touch", (read(x), read_write(y)), |_| ())
+        } else {
+            commands.launch("touch", (read(x), write(y)), |_| ())
+        }
+    }
 }
 
 suite!(Host);

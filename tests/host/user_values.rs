@@ -113,3 +113,32 @@ fn what_a_kernel_captured_sees_its_capture_ended() {
         "it saw the capture that was given up"
     );
 }
+
+/// M14: also the same stream, while that is waited for: nothing of it is borrowed.
+#[test]
+fn a_kept_value_may_use_its_own_stream_when_it_is_dropped() {
+    thread_local! {
+        static STREAM: RefCell<Option<Stream<NoCapture>>> = const { RefCell::new(None) };
+        static DROPS: RefCell<u32> = const { RefCell::new(0) };
+    }
+    struct Own;
+    impl Drop for Own {
+        fn drop(&mut self) {
+            STREAM.with_borrow(|stream| {
+                let stream = stream.as_ref().unwrap();
+                let made = stream.upload(&[1.0]).unwrap();
+                assert_eq!(stream.read(&made).unwrap(), [1.0]);
+                stream.keep(0);
+            });
+            DROPS.with_borrow_mut(|drops| *drops += 1);
+        }
+    }
+    STREAM.set(Some(Host::new().stream().unwrap()));
+    STREAM.with_borrow(|stream| {
+        let stream = stream.as_ref().unwrap();
+        stream.keep(Own);
+        stream.keep(Own);
+        stream.synchronize().unwrap();
+    });
+    assert_eq!(DROPS.take(), 2);
+}

@@ -1,5 +1,6 @@
 //! Rules L1 to L8, L10, L12, L13, L16: the order, the record, and how captures end.
 
+use std::sync::Barrier;
 use std::thread;
 
 use graph_capture::{Error, PhaseName, Stream, StreamId};
@@ -328,6 +329,20 @@ pub fn a_caught_panic_between_two_commands_never_seals<B: Lab>() {
     assert_usable(refused.into_stream());
 }
 
+/// L12: between two commands the crate cannot see a panic that is caught: if it cost no command, or
+/// the same ones in both runs, the recording is whole, and seals.
+pub fn a_caught_panic_that_cost_no_command_seals<B: Lab>() {
+    let Bench { stream, x, y, .. } = bench::<B>();
+    let (_stream, graph, ()) = stream
+        .capture(|c| {
+            B::add(c, &x, &y, 1.0)?;
+            panics(|| panic!("and no command after it"));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(graph.len(), 1);
+}
+
 /// L12: `?` out of an open capture drops the stream, which ends it.
 pub fn an_early_return_ends_the_capture<B: Lab>() {
     let Bench {
@@ -389,11 +404,20 @@ pub fn clones_of_a_device_share_one_record<B: Lab>() {
 /// L16: two windows of one device are open at once, and both seal.
 pub fn two_streams_of_a_device_may_record_at_the_same_time<B: Lab>() {
     let device = B::device();
+    let both = Barrier::new(2);
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let mut stream = Stream::on(&device).unwrap();
-                for _ in 0..20 {
+                let stream = Stream::on(&device).unwrap();
+                let (x, y) = (stream.upload(&[1.0]).unwrap(), stream.alloc(1).unwrap());
+                let stream = stream.prepare().unwrap();
+                B::add(&stream, &x, &y, 1.0).unwrap();
+                let stream = stream.begin().unwrap();
+                both.wait();
+                B::add(&stream, &x, &y, 1.0).unwrap();
+                both.wait();
+                let (mut stream, _graph) = stream.end().unwrap();
+                for _ in 0..10 {
                     stream = used(stream);
                 }
             });

@@ -294,6 +294,22 @@ pub fn a_buffer_of_no_elements_is_refused_by_name<B: Lab>() {
     assert_usable(stream);
 }
 
+/// Where a command was issued, whichever refuses it.
+pub fn refusals_name_their_place_in_the_source<B: Lab>() {
+    let Bench { stream, x, y, .. } = bench::<B>();
+    let refused: [Error; 6] = [
+        stream.alloc::<f32>(0).unwrap_err(),
+        stream.upload::<f32>(&[]).unwrap_err(),
+        stream.alloc::<f64>(usize::MAX).unwrap_err(),
+        stream.copy(&x, &x).unwrap_err(),
+        B::add(&stream, &y, &y, 1.0).unwrap_err(),
+        stream.write(&y, &[]).unwrap_err(),
+    ];
+    for error in refused {
+        assert!(error.to_string().contains("memory.rs"), "{error}");
+    }
+}
+
 /// Alignment above that of every buffer, and no size at all.
 pub fn an_element_that_is_too_aligned_is_refused_by_name<B: Lab>() {
     #[derive(Clone, Copy, Zeroable, Pod)]

@@ -34,6 +34,14 @@ pub trait Lab: Backend {
         x: &Buffer<f32, Self>,
         y: &Buffer<f32, Self>,
     ) -> Result<(), Error>;
+
+    /// Launches of one name that do nothing, but say that they write `y`, or read and write it.
+    fn touch(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+        also_read: bool,
+    ) -> Result<(), Error>;
 }
 
 /// A device with a stream and two buffers: x = [1, 2] and y = [0, 0].
@@ -122,6 +130,7 @@ macro_rules! suite {
             a_panic_in_the_warm_up_ends_the_capture,
             a_panic_in_the_window_ends_the_capture,
             a_caught_panic_between_two_commands_never_seals,
+            a_caught_panic_that_cost_no_command_seals,
             an_early_return_ends_the_capture,
             an_error_of_the_captured_code_comes_back_with_the_stream,
             clones_of_a_device_share_one_record,
@@ -143,6 +152,7 @@ macro_rules! suite {
             another_buffer_in_the_pattern_diverges,
             another_allocation_diverges,
             another_of_two_allocations_diverges,
+            another_kind_of_access_diverges,
             a_longer_recording_diverges,
             a_shorter_recording_diverges,
             reads_in_the_warm_up_are_not_part_of_the_trace,
@@ -162,6 +172,7 @@ macro_rules! suite {
             lengths_must_match,
             one_buffer_twice_with_a_write_is_refused_by_name,
             a_buffer_of_no_elements_is_refused_by_name,
+            refusals_name_their_place_in_the_source,
             an_element_that_is_too_aligned_is_refused_by_name,
             a_length_that_overflows_is_refused_by_name,
             fill_repeats_every_byte_of_its_value,

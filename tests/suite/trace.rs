@@ -259,6 +259,18 @@ pub fn another_of_two_allocations_diverges<B: Lab>() {
     );
 }
 
+/// L9: reading and writing is not writing.
+pub fn another_kind_of_access_diverges<B: Lab>() {
+    let Bench { stream, x, y, .. } = bench::<B>();
+    assert_diverges(
+        0,
+        ["write buffer 1", "read_write buffer 1"],
+        stream,
+        |c| B::touch(c, &x, &y, false).unwrap(),
+        |c| drop(B::touch(c, &x, &y, true)),
+    );
+}
+
 /// L9: length.
 pub fn a_longer_recording_diverges<B: Lab>() {
     let Bench { stream, x, y, .. } = bench::<B>();

@@ -1,75 +1,7 @@
-//! The rules on a backend of a third party, and what only its fussy driver can show.
+//! Transitions against a driver that refuses, panics, or stays in its window (L2, L3, L5, L8, L12,
+//! L14, L16).
 
-mod suite;
-mod third;
-
-use std::sync::Arc;
-use std::thread;
-
-use graph_capture::{
-    Backend, Buffer, Commands, DeviceMemory, Error, NoCapture, Prepared, Recording, Stream,
-};
-use static_assertions::{assert_impl_all, assert_not_impl_any};
-
-use suite::{Bench, Lab, assert_idle, assert_usable, bench, panics, status, suite, told};
-use third::{Fault, Launches as _, Third};
-
-impl<const PINNED: bool> Lab for Third<PINNED> {
-    fn device() -> Self {
-        Self::new()
-    }
-
-    #[track_caller]
-    fn add(
-        commands: &Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-        by: f32,
-    ) -> Result<(), Error> {
-        commands.add(x, y, by)
-    }
-
-    #[track_caller]
-    fn accumulate(
-        commands: &Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-    ) -> Result<(), Error> {
-        commands.accumulate(x, y)
-    }
-}
-
-mod free {
-    use super::*;
-    suite!(Third<false>);
-}
-
-mod pinned {
-    use super::*;
-    suite!(Third<true>);
-}
-
-assert_impl_all!(Stream<Recording, Third<false>>: Send);
-assert_impl_all!(Stream<Prepared, Third<true>>: Send);
-assert_impl_all!(Stream<NoCapture, Third<true>>: Send);
-assert_not_impl_any!(Stream<Recording, Third<true>>: Send);
-
-type Free = Third<false>;
-
-/// A stream with its window open, over `y = x + 1`.
-fn recording(bench: Bench<Free>) -> (Free, Stream<Recording, Free>) {
-    let Bench {
-        device,
-        stream,
-        x,
-        y,
-    } = bench;
-    let stream = stream.prepare().unwrap();
-    stream.add(&x, &y, 1.0).unwrap();
-    let stream = stream.begin().unwrap();
-    stream.add(&x, &y, 1.0).unwrap();
-    (device, stream)
-}
+use super::*;
 
 /// L2: a refused `prepare` publishes nothing.
 #[test]
@@ -285,7 +217,7 @@ fn a_command_that_the_driver_refuses_dooms_with_its_place() {
     for part in [
         "command 1",
         "launch `accumulate`",
-        "third_party.rs",
+        "transitions.rs",
         "told to fail",
     ] {
         assert!(told.contains(part), "{part:?} is missing: {told}");
@@ -351,61 +283,6 @@ fn a_replay_does_not_wait_for_the_device() {
     assert_eq!(stream.read(&y).unwrap(), [2.0, 4.0]);
 }
 
-/// M5, M7: `trim` gives free memory back, and is refused by name while any stream records.
-#[test]
-fn free_memory_goes_back_only_while_no_window_is_open() {
-    let Bench {
-        device,
-        stream,
-        x,
-        y,
-    } = bench::<Free>();
-    let other = Stream::on(&device).unwrap();
-    let bystanders: [Buffer<u8, Free>; 2] = [other.alloc(1).unwrap(), other.alloc(1).unwrap()];
-    let open = |stream: Stream<NoCapture, Free>| {
-        let stream = stream.prepare().unwrap();
-        stream.add(&x, &y, 1.0).unwrap();
-        stream.begin().unwrap()
-    };
-    let (first, second) = (open(stream), open(other));
-    thread::spawn(move || drop(bystanders)).join().unwrap();
-    first.add(&x, &y, 1.0).unwrap();
-    second.add(&x, &y, 1.0).unwrap();
-    let refused = |device: &Free| {
-        let error = device.captures().trim().unwrap_err();
-        assert!(matches!(error, Error::TrimWhileRecording), "{error:?}");
-        assert_eq!(device.live(), 4);
-    };
-    refused(&device);
-    let (_first, _graph) = first.end().unwrap();
-    refused(&device);
-    let (_second, _other_graph) = second.end().unwrap();
-    device.captures().trim().unwrap();
-    assert_eq!(device.live(), 2);
-}
-
-/// M5: memory that another stream needs while one records is added, and none is given back.
-#[test]
-fn while_a_stream_records_another_only_adds_memory() {
-    let bench = bench::<Free>();
-    let other = Stream::<_, Free>::on(&bench.device).unwrap();
-    drop(other.alloc::<u8>(1 << 20).unwrap());
-    let (device, stream) = recording(bench);
-    device.take_log();
-    let more = other.alloc::<u8>(1 << 21).unwrap();
-    assert!(stream.end().is_ok());
-    let log = device.take_log();
-    assert!(
-        log.contains(&"allocate while recording".to_owned()),
-        "{log:?}"
-    );
-    assert!(!log.iter().any(|call| call.starts_with("free")), "{log:?}");
-    // And without a window the pool lets go of what is too much.
-    drop(more);
-    drop(other.alloc::<u8>(1 << 19).unwrap());
-    assert!(device.take_log().contains(&"free".to_owned()));
-}
-
 /// L4: a recording moves between threads where the driver lets it, and keeps its owner.
 #[test]
 fn a_recording_ends_on_another_thread() {
@@ -418,21 +295,6 @@ fn a_recording_ends_on_another_thread() {
     });
     done.join().unwrap();
     assert_idle(&status(&device));
-}
-
-/// Everything that a device gave out is back when all handles are gone.
-#[test]
-fn nothing_is_left_when_all_handles_are_gone() {
-    let (device, stream) = recording(bench());
-    let (stream, mut graph) = stream.end().unwrap();
-    graph.replay(&stream).unwrap();
-    let keep = Arc::new(());
-    stream.keep(Arc::clone(&keep));
-    drop((stream, graph));
-    assert_eq!(Arc::strong_count(&keep), 1);
-    device.captures().trim().unwrap();
-    assert_eq!(device.live(), 0);
-    assert_eq!(device.captures().memory(), DeviceMemory::default());
 }
 
 /// L3, L5: also where opening another driver stream panics.
@@ -469,7 +331,7 @@ fn a_wait_that_fails_in_the_warm_up_refuses_the_window() {
         let refused = stream.begin().unwrap_err();
         let told = told(refused.error());
         assert!(
-            told.contains(call) && told.contains("third_party.rs"),
+            told.contains(call) && told.contains("transitions.rs"),
             "{told}"
         );
         assert_usable(refused.into_stream());
@@ -484,31 +346,4 @@ fn a_read_with_bad_arguments_does_not_fail_the_warm_up() {
     stream.add(&x, &y, 1.0).unwrap();
     assert!(stream.read_into(&x, &mut [0.0]).is_err());
     assert!(stream.begin().is_ok());
-}
-
-/// `keep`: where nobody can tell when the work is done, the value stays.
-#[test]
-fn what_was_kept_for_a_retired_driver_stream_is_not_dropped_early() {
-    let kept = Arc::new(());
-    let Bench {
-        device,
-        stream,
-        x,
-        y,
-    } = bench::<Free>();
-    let stream = stream.prepare().unwrap();
-    stream.keep(Arc::clone(&kept));
-    stream.add(&x, &y, 1.0).unwrap();
-    let stream = stream.begin().unwrap();
-    device.fail("abort", Fault::Stick);
-    let stream = stream.abort();
-    stream.synchronize().unwrap();
-    drop(stream);
-    assert_eq!(Arc::strong_count(&kept), 2);
-
-    let stream = Stream::<_, Free>::on(&device).unwrap();
-    stream.keep(Arc::clone(&kept));
-    device.fail("synchronize", Fault::Refuse);
-    drop(stream);
-    assert_eq!(Arc::strong_count(&kept), 3);
 }

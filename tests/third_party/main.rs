@@ -1,0 +1,92 @@
+//! The rules on a backend of a third party, and what only its fussy driver can show.
+
+mod memory;
+mod order;
+#[path = "../suite/mod.rs"]
+mod suite;
+#[path = "../third/mod.rs"]
+mod third;
+mod transitions;
+
+use std::sync::Arc;
+use std::thread;
+
+use graph_capture::{
+    Backend, Buffer, Commands, DeviceMemory, Error, NoCapture, Prepared, Recording, Stream, read,
+    read_write, write,
+};
+use static_assertions::{assert_impl_all, assert_not_impl_any};
+
+use suite::{Bench, Lab, assert_idle, assert_usable, bench, panics, status, suite, told};
+use third::{Fault, Launches as _, Third};
+
+impl<const PINNED: bool> Lab for Third<PINNED> {
+    fn device() -> Self {
+        Self::new()
+    }
+
+    #[track_caller]
+    fn add(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+        by: f32,
+    ) -> Result<(), Error> {
+        commands.add(x, y, by)
+    }
+
+    #[track_caller]
+    fn accumulate(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+    ) -> Result<(), Error> {
+        commands.accumulate(x, y)
+    }
+
+    #[track_caller]
+    fn touch(
+        commands: &Commands<Self>,
+        x: &Buffer<f32, Self>,
+        y: &Buffer<f32, Self>,
+        also_read: bool,
+    ) -> Result<(), Error> {
+        if also_read {
+            commands.custom("touch", &[], (read(x), read_write(y)), |_, _| Ok(()))
+        } else {
+            commands.custom("touch", &[], (read(x), write(y)), |_, _| Ok(()))
+        }
+    }
+}
+
+mod free {
+    use super::*;
+    suite!(Third<false>);
+}
+
+mod pinned {
+    use super::*;
+    suite!(Third<true>);
+}
+
+assert_impl_all!(Stream<Recording, Third<false>>: Send);
+assert_impl_all!(Stream<Prepared, Third<true>>: Send);
+assert_impl_all!(Stream<NoCapture, Third<true>>: Send);
+assert_not_impl_any!(Stream<Recording, Third<true>>: Send);
+
+type Free = Third<false>;
+
+/// A stream with its window open, over `y = x + 1`.
+fn recording(bench: Bench<Free>) -> (Free, Stream<Recording, Free>) {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench;
+    let stream = stream.prepare().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    stream.add(&x, &y, 1.0).unwrap();
+    (device, stream)
+}
