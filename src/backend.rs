@@ -6,9 +6,10 @@
 
 use std::time::Duration;
 
-use crate::captures::DeviceCaptures;
 use crate::error::Error;
-use crate::memory::Span;
+
+pub use crate::captures::DeviceCaptures;
+pub use crate::memory::{Held, Span};
 
 /// A driver that can be captured. `Self` is the handle of one device: a clone is the same device.
 ///

@@ -28,7 +28,7 @@
 //! one as well: each transition takes the stream and gives back the next phase.
 //!
 //! ```
-//! use graph_capture::{Buffer, Error, Host, host::Commands, read, write};
+//! use graph_capture::{Buffer, Commands, Error, Host, read, write};
 //!
 //! // Written once: it runs, warms up and is recorded, for a stream in any phase takes commands.
 //! fn step(commands: &Commands, x: &Buffer<f32>, y: &Buffer<f32>) -> Result<(), Error> {
@@ -58,7 +58,7 @@
 //! | type | what the compiler will say of it |
 //! |---|---|
 //! | [`Stream`]`<P, B>` | a call in the wrong phase names the phase it needs and the one the stream is in; a stream used after its transition has moved |
-//! | [`Stream`]`<Recording, B>` | cannot wait, read or replay; cannot move to another thread unless `B` is [`EndsAnywhere`] |
+//! | [`Stream`]`<Recording, B>` | cannot wait, read or replay; cannot move to another thread unless `B` is [`EndsAnywhere`](backend::EndsAnywhere) |
 //! | [`Commands`]`<B>` | borrowed from its stream, so it cannot be kept past a transition; not shared between threads |
 //! | [`Graph`]`<B>` | replays through `&mut`, so never on two threads at once; only on streams of its backend |
 //! | [`Buffer`]`<T, B>` | plain elements only; only in commands of its backend |
@@ -71,6 +71,14 @@
 //! graph owns the memory it touches. Memory goes back to the driver only while no window of its
 //! device is open. See [`Error`] for all that can be refused.
 //!
+//! # Words and rules
+//!
+//! The **warm-up** is the run between `prepare` and `begin`, for real; the **window** is the time
+//! between `begin` and `end`, in which commands are recorded; the **owner** of a capture is the
+//! [`StreamId`] that prepared it; a recording is **doomed** when something in it failed, and will not
+//! seal; memory is **marked** when a command that should have written it failed. Rules are named by
+//! number (L, M, N) and listed in [`rules`].
+//!
 //! # Other threads
 //!
 //! [`CaptureStatus`], from a stream or a device, tells any thread whether captures are active or
@@ -78,7 +86,8 @@
 //!
 //! # Backends
 //!
-//! [`Host`] is always there and needs no GPU. [`Backend`] is for drivers of your own.
+//! [`Host`] is always there and needs no GPU; it fails where it is told to, for tests of error paths
+//! ([`Host::builder`]). [`Backend`] is for drivers of your own.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs, unreachable_pub)]
@@ -92,8 +101,8 @@
     )
 )]
 
-mod access;
-mod backend;
+pub mod access;
+pub mod backend;
 mod captures;
 mod commands;
 mod completion;
@@ -112,16 +121,15 @@ mod sync;
 mod trace;
 mod window;
 
-pub use access::{Access, Accesses, Read, ReadWrite, Write, read, read_write, write};
-pub use backend::{Backend, Call, Custom, EndsAnywhere, OpenCalls, Transition};
-pub use captures::DeviceCaptures;
+pub use access::{read, read_write, write};
+pub use backend::Backend;
 pub use commands::Commands;
 pub use completion::Completion;
 pub use download::Download;
 pub use error::{At, Error, TransitionError};
 pub use graph::{Graph, GraphMemory};
 pub use host::Host;
-pub use memory::{Buffer, DeviceMemory, Held, Span};
+pub use memory::{Buffer, DeviceMemory};
 pub use phase::{
     AnyThread, Is, MayWait, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,
 };
@@ -129,6 +137,11 @@ pub use record::CaptureStatus;
 pub use stream::Stream;
 pub use stream_id::StreamId;
 pub use trace::{Node, NodeAccess, NodeKind};
+
+/// The rules that the documentation names by number, and how the crate is built.
+#[cfg(doc)]
+#[doc = include_str!("../ARCHITECTURE.md")]
+pub mod rules {}
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -39,7 +39,7 @@ use crate::window::Window;
 /// the driver's window is closed and the device record left.
 ///
 /// A stream is used by one thread at a time. It can move between threads, but for a recording on a
-/// backend whose driver forbids it (see [`EndsAnywhere`](crate::EndsAnywhere)).
+/// backend whose driver forbids it (see [`EndsAnywhere`](crate::backend::EndsAnywhere)).
 ///
 /// `std::mem::forget` on a stream under capture leaves its device recording for ever, and so keeps
 /// all memory that is dropped later. [`capture`](Self::capture) cannot be forgotten.

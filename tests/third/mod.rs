@@ -18,10 +18,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use graph_capture::{
-    Backend, Buffer, Call, CaptureStatus, Commands, Custom, DeviceCaptures, EndsAnywhere, Error,
-    OpenCalls, Span, Transition, read, read_write, write,
+use graph_capture::backend::{
+    Backend, Call, Custom, DeviceCaptures, EndsAnywhere, OpenCalls, Span, Transition,
 };
+use graph_capture::{Buffer, CaptureStatus, Commands, Error, read, read_write, write};
 
 /// The device. A clone is the same device.
 #[derive(Clone)]
