@@ -115,6 +115,7 @@ mod memory;
 mod order;
 mod phase;
 mod record;
+mod refused;
 mod stream;
 mod stream_id;
 mod sync;
