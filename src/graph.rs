@@ -38,7 +38,6 @@ pub struct Graph<B: Backend = Host> {
     captures: DeviceCaptures<B>,
     /// The last replay on each stream.
     flights: Vec<Place<B>>,
-    replays: u64,
 }
 
 static_assertions::assert_impl_all!(Graph: Send);
@@ -55,6 +54,18 @@ struct Landing<B: Backend> {
     handle: Arc<Handle<B>>,
     /// Words of 16 bytes, for any element.
     read: OnceCell<Vec<u128>>,
+}
+
+impl<B: Backend> Landing<B> {
+    /// Whether a replay has left something there.
+    fn check(&self) -> Result<(), Error> {
+        match self.handle.block().mark.check() {
+            Err(Error::Marked { first, .. }) if matches!(*first, Error::NotReplayed) => {
+                Err(Error::NotReplayed)
+            }
+            checked => checked,
+        }
+    }
 }
 
 /// What a graph keeps for itself.
@@ -89,7 +100,6 @@ impl<B: Backend> Graph<B> {
             downloads: contents.downloads.into_iter().map(landing).collect(),
             captures,
             flights: Vec::new(),
-            replays: 0,
         }
     }
 
@@ -147,7 +157,6 @@ impl<B: Backend> Graph<B> {
         }
         self.flights.retain(|flight| !flight.is_same_line(&here));
         self.flights.push(here);
-        self.replays = self.replays.saturating_add(1);
         Ok(())
     }
 
@@ -156,7 +165,7 @@ impl<B: Backend> Graph<B> {
     ///
     /// # Errors
     /// [`Error::ForeignDownload`] if it was recorded in another graph, or not recorded;
-    /// [`Error::NotReplayed`] before the first replay; [`Error::Marked`] if that failed;
+    /// [`Error::NotReplayed`] before the first replay; [`Error::Marked`] if the last one failed;
     /// [`Error::OtherDevice`]; or the driver's.
     #[track_caller]
     pub fn read<T: Pod, P>(
@@ -176,9 +185,7 @@ impl<B: Backend> Graph<B> {
             .ok_or(Error::ForeignDownload { at })?;
         let bytes = landing.handle.bytes();
         if landing.read.get().is_none() {
-            if self.replays == 0 {
-                return Err(Error::NotReplayed);
-            }
+            landing.check()?;
             let mut words = Vec::new();
             let count = bytes.div_ceil(size_of::<u128>());
             words

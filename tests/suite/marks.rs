@@ -131,6 +131,7 @@ pub fn a_replay_over_marked_input_is_refused_and_marks_its_outputs<B: Lab>() {
     let _ = stream.write(&x, &[]);
     assert_marked(graph.replay(&stream), "write");
     assert_marked(stream.read(&y), "write");
+    assert_marked(graph.read(&out, &stream), "write");
     stream.write(&x, &[5.0, 6.0]).unwrap();
     graph.replay(&stream).unwrap();
     assert_eq!(stream.read(&y).unwrap(), [6.0, 7.0]);
