@@ -122,6 +122,7 @@ pub trait Accesses<B: Backend>: SealedAccesses<B> {}
 macro_rules! access {
     ($access:ident) => {
         impl<T: Pod, B: Backend> SealedAccess<B> for $access<'_, T, B> {
+            #[inline]
             fn used(&self) -> Use<'_, B> {
                 Use {
                     mode: Mode::$access,

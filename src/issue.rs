@@ -126,24 +126,21 @@ impl<B: Backend> Commands<B> {
     /// and input that was never written as it should (M11).
     fn check_uses(&self, window: &Window<B>, command: &Command<'_, B>) -> Result<(), Error> {
         for (second, used) in command.uses.iter().enumerate() {
-            self.check_device(command.kind.name(), used.span, command.at)?;
+            if !used.span.block().is_of(self.captures().pool()) {
+                return Err(other_device(command.kind.name(), command.at));
+            }
             let twice = command.uses.iter().take(second).position(|other| {
-                (other.mode.writes() || used.mode.writes()) && other.span.overlaps(&used.span)
+                other.span.overlaps(&used.span) && (other.mode.writes() || used.mode.writes())
             });
             if let Some(first) = twice {
-                return Err(Error::Aliased {
-                    name: command.title(),
-                    first,
-                    second,
-                    at: command.at,
-                });
+                return Err(aliased(command, first, second));
             }
         }
         command
             .uses
             .iter()
-            .filter(|used| used.mode.reads() && !window.is_born_here(used.span.block()))
-            .try_for_each(|used| used.span.block().mark.check())
+            .filter(|used| used.mode.reads())
+            .try_for_each(|used| window.check_input(used.span.block()))
     }
 
     /// Refuses memory of another device (M10).
@@ -156,11 +153,7 @@ impl<B: Backend> Commands<B> {
         if span.block().is_of(self.captures().pool()) {
             return Ok(());
         }
-        Err(Error::OtherDevice {
-            call,
-            what: "buffer",
-            at,
-        })
+        Err(other_device(call, at))
     }
 
     /// Marks what `command` should have written on this device (M11).
@@ -172,6 +165,25 @@ impl<B: Backend> Commands<B> {
                 used.span.block().mark.set(&cause);
             }
         }
+    }
+}
+
+#[cold]
+fn other_device(call: &'static str, at: At) -> Error {
+    Error::OtherDevice {
+        call,
+        what: "buffer",
+        at,
+    }
+}
+
+#[cold]
+fn aliased<B: Backend>(command: &Command<'_, B>, first: usize, second: usize) -> Error {
+    Error::Aliased {
+        name: command.title(),
+        first,
+        second,
+        at: command.at,
     }
 }
 

@@ -142,6 +142,11 @@ impl Trace {
         });
     }
 
+    /// All accesses, in the order of the commands.
+    pub(crate) fn touches(&self) -> &[Touch] {
+        &self.touches
+    }
+
     pub(crate) fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
         (0..self.len()).filter_map(|index| self.node(index))
     }

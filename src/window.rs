@@ -2,6 +2,7 @@
 //! (L8, L14), the memory that the recording may take (M2 to M4), and what the graph will own (M1).
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustc_hash::FxHashMap;
 
@@ -25,8 +26,13 @@ pub(crate) struct Window<B: Backend> {
     running: usize,
     /// Why `begin` will be refused, or why the recording will not seal: the first failure, for good.
     doom: Option<Error>,
-    /// The buffers that this run has used, by their handles.
-    numbers: FxHashMap<u64, Number>,
+    /// Which run this is, of all in the process.
+    run: u64,
+    /// The numbers of the buffers that this run has used, by their handles; for the handles that do
+    /// not remember it.
+    numbers: FxHashMap<u64, usize>,
+    /// The buffers by number.
+    buffers: Vec<Numbered>,
     /// The accesses of the command that is being issued; here for its capacity.
     touches: Vec<Touch>,
     contents: Contents<B>,
@@ -64,11 +70,12 @@ struct Spare {
     born: FxHashMap<u64, usize>,
 }
 
+/// A buffer that a run has used.
 #[derive(Clone, Copy)]
-struct Number {
-    number: usize,
+struct Numbered {
     /// Its block's place in the contents.
     place: usize,
+    bytes: usize,
 }
 
 /// What a recording leaves to its graph.
@@ -116,13 +123,16 @@ impl<B: Backend> Window<B> {
     }
 
     fn new(state: State<B>, warm_up: Trace) -> Self {
+        static RUNS: AtomicU64 = AtomicU64::new(1);
         Self {
             state,
+            run: RUNS.fetch_add(1, Ordering::Relaxed),
             warm_up,
             issued: 0,
             running: 0,
             doom: None,
             numbers: FxHashMap::default(),
+            buffers: Vec::new(),
             touches: Vec::new(),
             contents: Contents {
                 commands: Trace::default(),
@@ -280,9 +290,11 @@ impl<B: Backend> Window<B> {
         if self.under().is_none() {
             return;
         }
-        let Number { place, .. } = self.number_of(handle, Mode::Write, true);
-        if let State::Recording(_, spare) = &mut self.state {
-            spare.born.insert(handle.block().id(), place);
+        let number = self.number_of(handle);
+        if let (State::Recording(_, spare), Some(buffer)) =
+            (&mut self.state, self.buffers.get(number))
+        {
+            spare.born.insert(handle.block().id(), buffer.place);
         }
     }
 
@@ -295,11 +307,21 @@ impl<B: Backend> Window<B> {
     }
 
     /// Whether `block` was allocated in this window: what it holds comes with the first replay.
-    pub(crate) fn is_born_here(&self, block: &Block<B>) -> bool {
+    #[cold]
+    fn is_born_here(&self, block: &Block<B>) -> bool {
         match &self.state {
             State::Recording(_, spare) => spare.born.contains_key(&block.id()),
             _ => false,
         }
+    }
+
+    /// Refuses input that was never written as it should (M11), unless it will be by this recording.
+    #[inline]
+    pub(crate) fn check_input(&self, block: &Block<B>) -> Result<(), Error> {
+        if !block.mark.is_set() || self.is_born_here(block) {
+            return Ok(());
+        }
+        block.mark.check()
     }
 
     /// A command failed: the first one dooms (L8, L14).
@@ -374,16 +396,16 @@ impl<B: Backend> Window<B> {
                 recorded: "nothing, since the recording ended".into(),
             });
         }
+        self.sum_up();
         self.contents.commands = self.warm_up;
         Ok(self.contents)
     }
 
-    /// Notes the accesses of `command` as touches, and in a recording what it does to each block.
+    /// Notes the accesses of `command` as touches. In a recording the blocks are held from here on.
     fn number(&mut self, command: &Command<'_, B>) {
         self.touches.clear();
         for used in command.uses {
-            let whole = used.span.is_whole();
-            let buffer = self.number_of(used.span.handle(), used.mode, whole).number;
+            let buffer = self.number_of(used.span.handle());
             self.touches.push(Touch {
                 buffer,
                 mode: used.mode,
@@ -394,7 +416,7 @@ impl<B: Backend> Window<B> {
         if let Some(bytes) = command.allocates {
             // The number that `adopt` will give it.
             self.touches.push(Touch {
-                buffer: self.numbers.len(),
+                buffer: self.buffers.len(),
                 mode: Mode::Write,
                 start: 0,
                 bytes,
@@ -402,24 +424,29 @@ impl<B: Backend> Window<B> {
         }
     }
 
-    fn number_of(&mut self, handle: &Arc<Handle<B>>, mode: Mode, whole: bool) -> Number {
+    #[inline]
+    fn number_of(&mut self, handle: &Arc<Handle<B>>) -> usize {
+        match handle.number_in(self.run) {
+            Some(number) => number,
+            None => self.look_up(handle),
+        }
+    }
+
+    /// The number of a buffer that does not remember it: it is new to this run, or another run has
+    /// used it since.
+    fn look_up(&mut self, handle: &Arc<Handle<B>>) -> usize {
         let number = match self.numbers.get(&handle.id()) {
             Some(&number) => number,
             None => {
+                let number = self.buffers.len();
                 let place = self.place_of(handle.block());
-                let number = Number {
-                    number: self.numbers.len(),
-                    place,
-                };
+                let bytes = handle.bytes();
+                self.buffers.push(Numbered { place, bytes });
                 self.numbers.insert(handle.id(), number);
                 number
             }
         };
-        if let Some(touched) = self.contents.touched.get_mut(number.place) {
-            touched.input |= mode.reads() && !touched.written_whole;
-            touched.written |= mode.writes();
-            touched.written_whole |= mode.writes() && whole;
-        }
+        handle.remember(self.run, number);
         number
     }
 
@@ -440,5 +467,20 @@ impl<B: Backend> Window<B> {
             written_whole: false,
         });
         place
+    }
+
+    /// What the commands do to each block, in their order.
+    fn sum_up(&mut self) {
+        for touch in self.warm_up.touches() {
+            let Some(buffer) = self.buffers.get(touch.buffer) else {
+                continue;
+            };
+            let Some(touched) = self.contents.touched.get_mut(buffer.place) else {
+                continue;
+            };
+            touched.input |= touch.mode.reads() && !touched.written_whole;
+            touched.written |= touch.mode.writes();
+            touched.written_whole |= touch.mode.writes() && touch.bytes == buffer.bytes;
+        }
     }
 }

@@ -5,56 +5,30 @@
 //! cargo run --release --example digits
 //! ```
 //!
-//! It runs on the host, so it needs no GPU. Read [`forward`] and [`capture`] first: they are all
-//! that a program has to do. The rest tries the graph on 597 images and compares it, bit by bit and
-//! in time, with the eager pass: the same commands issued one by one. On the host the two take
-//! nearly the same time, for there is no driver whose work a graph could save.
+//! It runs on the host, so it needs no GPU. Read [`forward`], in `network.rs`, and [`capture`]
+//! first: they are all that a program has to do. The rest tries the graph on 597 images and compares
+//! it, bit by bit and in time, with the eager pass: the same commands issued one by one. On the host
+//! the two take nearly the same time, for there is no driver whose work a graph could save.
 
 mod data;
+mod network;
 
 use std::env;
 use std::ffi::OsString;
 use std::fmt;
+use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use graph_capture::host::{Commands, Host};
-use graph_capture::{Buffer, Error, Graph, NoCapture, Stream, read, read_write, write};
+use graph_capture::host::Host;
+use graph_capture::{Error, Graph, NoCapture, Stream};
+
+use network::{Network, forward};
 
 /// Images in one pass.
 const BATCH: usize = 32;
-
-/// One pass through the network, from `network.input` to `network.predictions`.
-///
-/// Written once: it is the warm-up, the recording, and the eager pass.
-fn forward(commands: &Commands, network: &Network) -> Result<(), Error> {
-    let mut x = &network.input;
-    for layer in &network.layers {
-        let (inputs, outputs) = (layer.inputs, layer.outputs);
-        let (weights, bias, y) = (&layer.weights, &layer.bias, &layer.result);
-
-        commands.launch(
-            "product",
-            (read(x), read(weights), write(y)),
-            move |(x, weights, y)| product(inputs, outputs, x, weights, y),
-        )?;
-        commands.launch("bias", (read(bias), read_write(y)), |(bias, y)| {
-            add_bias(bias, y);
-        })?;
-        if layer.relu {
-            commands.launch("relu", read_write(y), relu)?;
-        }
-        x = y;
-    }
-    let digits = network.digits;
-    commands.launch(
-        "argmax",
-        (read(x), write(&network.predictions)),
-        move |(logits, predictions)| argmax(digits, logits, predictions),
-    )
-}
 
 /// Captures [`forward`]: runs it once for real, then records it. Each phase of the stream is a type
 /// of its own, so these calls compile in this order only.
@@ -89,97 +63,6 @@ struct Captured {
     recording: Duration,
 }
 
-/// The network in the memory of the device. The buffers stay the same from batch to batch: what
-/// the graph has recorded is to read and write these.
-struct Network {
-    input: Buffer<f32>,
-    layers: Vec<Layer>,
-    digits: usize,
-    predictions: Buffer<u32>,
-}
-
-struct Layer {
-    inputs: usize,
-    outputs: usize,
-    weights: Buffer<f32>,
-    bias: Buffer<f32>,
-    result: Buffer<f32>,
-    /// Whether ReLU follows.
-    relu: bool,
-}
-
-impl Network {
-    fn upload(stream: &Stream<NoCapture>, weights: &data::Weights) -> Result<Self, Error> {
-        let count = weights.layers.len();
-        let layer = |(index, layer): (usize, &data::Layer)| {
-            Ok(Layer {
-                inputs: layer.inputs,
-                outputs: layer.outputs,
-                weights: stream.upload(&layer.weights)?,
-                bias: stream.upload(&layer.bias)?,
-                result: stream.alloc(BATCH * layer.outputs)?,
-                relu: index + 1 < count,
-            })
-        };
-        Ok(Self {
-            input: stream.alloc(BATCH * weights.layers.first().map_or(0, |layer| layer.inputs))?,
-            layers: (weights.layers.iter().enumerate())
-                .map(layer)
-                .collect::<Result<_, Error>>()?,
-            digits: weights.layers.last().map_or(0, |layer| layer.outputs),
-            predictions: stream.alloc(BATCH)?,
-        })
-    }
-
-    /// What the last layer gives: a value for each digit, the largest for the likeliest.
-    fn logits(&self) -> &Buffer<f32> {
-        self.layers
-            .last()
-            .map_or(&self.input, |layer| &layer.result)
-    }
-}
-
-// The kernels. They see the buffers as slices, and sum in a fixed order.
-
-/// `y = x * weights`, for each image of the batch.
-fn product(inputs: usize, outputs: usize, x: &[f32], weights: &[f32], y: &mut [f32]) {
-    for (x, y) in x.chunks_exact(inputs).zip(y.chunks_exact_mut(outputs)) {
-        y.fill(0.0);
-        // Outputs innermost: neighbours in memory, so the compiler makes vectors of them.
-        for (x, weights) in x.iter().zip(weights.chunks_exact(outputs)) {
-            for (y, weight) in y.iter_mut().zip(weights) {
-                *y += x * weight;
-            }
-        }
-    }
-}
-
-fn add_bias(bias: &[f32], y: &mut [f32]) {
-    for y in y.chunks_exact_mut(bias.len()) {
-        for (y, bias) in y.iter_mut().zip(bias) {
-            *y += bias;
-        }
-    }
-}
-
-fn relu(y: &mut [f32]) {
-    for y in y {
-        *y = y.max(0.0);
-    }
-}
-
-/// The index of the largest, the first one if several are equal.
-fn argmax(digits: usize, logits: &[f32], predictions: &mut [u32]) {
-    for (logits, prediction) in logits.chunks_exact(digits).zip(predictions) {
-        let mut largest = f32::NEG_INFINITY;
-        for (digit, &logit) in (0..).zip(logits) {
-            if logit > largest {
-                (largest, *prediction) = (logit, digit);
-            }
-        }
-    }
-}
-
 // The trial.
 
 type Problem = Box<dyn std::error::Error>;
@@ -189,8 +72,11 @@ fn run(options: &Options) -> Result<Report, Problem> {
 
     let device = Host::new();
     let stream = device.stream()?;
-    let network = Network::upload(&stream, &weights)?;
+    let network = Network::upload(&stream, &weights, BATCH)?;
     let mut captured = capture(stream, &network)?;
+    if let Some(file) = &options.dot {
+        draw(&captured.graph, file)?;
+    }
 
     let score = classify_all(&mut captured, &network, &images)?;
     check_score(&score, &weights)?;
@@ -200,6 +86,17 @@ fn run(options: &Options) -> Result<Report, Problem> {
         passes,
         right_as_trained: weights.right,
         captured,
+    })
+}
+
+/// Writes the graph as Graphviz draws it.
+fn draw(graph: &Graph, file: &Path) -> Result<(), Problem> {
+    fs::write(file, graph.to_dot()).map_err(|error| {
+        format!(
+            "{}: cannot be written: {error}; name another with --dot FILE",
+            file.display()
+        )
+        .into()
     })
 }
 
@@ -399,11 +296,12 @@ impl fmt::Display for Report {
 
 // The command line.
 
-const USAGE: &str = "usage: digits [--data DIR] [--help]";
+const USAGE: &str = "usage: digits [--data DIR] [--dot FILE] [--help]";
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits");
 
 struct Options {
     data: PathBuf,
+    dot: Option<PathBuf>,
     help: bool,
 }
 
@@ -411,6 +309,7 @@ impl Options {
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = Self {
             data: Path::new(DATA).into(),
+            dot: None,
             help: false,
         };
         while let Some(argument) = arguments.next() {
@@ -418,6 +317,10 @@ impl Options {
                 Some("--data") => {
                     let folder = arguments.next().ok_or("--data needs a folder")?;
                     options.data = folder.into();
+                }
+                Some("--dot") => {
+                    let file = arguments.next().ok_or("--dot needs a file")?;
+                    options.dot = Some(file.into());
                 }
                 Some("--help" | "-h") => options.help = true,
                 _ => return Err(format!("unknown argument {argument:?}")),
@@ -437,6 +340,7 @@ fn main() -> ExitCode {
             "{USAGE}\n\n\
              Captures the forward pass of a small network once, and replays it on handwritten digits.\n\n  \
              --data DIR  the folder of weights.bin and images.bin (default: {DATA})\n  \
+             --dot FILE  draws the graph into FILE, for Graphviz: dot -Tpng FILE -o graph.png\n  \
              --help      this text\n"
         ));
     }

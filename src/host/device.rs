@@ -83,7 +83,8 @@ impl Host {
         self.shared.captures.trim()
     }
 
-    /// How many steps of that sort the device has taken or failed.
+    /// How many steps of that sort the device has taken or failed. Only devices of the
+    /// [`builder`](Self::builder) count.
     #[must_use]
     pub fn steps(&self, step: Step) -> usize {
         self.shared.faults.count(step)
@@ -101,6 +102,7 @@ impl Host {
     ///
     /// # Errors
     /// [`Error::InsideKernel`].
+    #[inline]
     pub(super) fn turn(&self, call: &'static str) -> Result<Turn<'_>, Error> {
         not_in_kernel(call)?;
         let running = self
@@ -134,6 +136,7 @@ thread_local! {
 
 /// Refuses calls from kernels, of whichever device: they would wait for the turn that they hold, or
 /// for a device whose kernel waits for theirs.
+#[inline]
 pub(super) fn not_in_kernel(call: &'static str) -> Result<(), Error> {
     if IN_KERNEL.get() {
         return Err(Error::InsideKernel { call, at: None });
@@ -183,6 +186,7 @@ impl Driver {
         self.window.borrow().is_some()
     }
 
+    #[inline]
     fn record(&self, node: Node) {
         if let Some(nodes) = self.window.borrow_mut().as_mut() {
             nodes.push(node);

@@ -254,6 +254,7 @@ pub struct Pins<P> {
     apart: bool,
 }
 
+#[inline(always)] // The modes are constants of the caller's.
 fn are_apart(accesses: &[(&Pin, bool)]) -> bool {
     accesses.iter().enumerate().all(|(place, (pin, writes))| {
         accesses

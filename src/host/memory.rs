@@ -54,10 +54,12 @@ impl Memory {
         self.faults.free(words, self.bytes)
     }
 
+    #[inline]
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Vec<u128>> {
         self.words.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[inline]
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Vec<u128>> {
         self.words.write().unwrap_or_else(PoisonError::into_inner)
     }

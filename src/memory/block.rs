@@ -62,6 +62,7 @@ impl<B: Backend> Block<B> {
     }
 
     /// Whether it belongs to the device of this pool (M10).
+    #[inline]
     pub(crate) fn is_of(&self, pool: &Arc<Pool<B>>) -> bool {
         Arc::ptr_eq(&self.pool, pool)
     }
@@ -90,7 +91,12 @@ pub(crate) struct Handle<B: Backend> {
     window: Option<Arc<Returns<u64>>>,
     /// Whether it is a user's.
     counted: bool,
+    /// Its number in the run that used it last, and which run that was: see [`Handle::number_in`].
+    seen: AtomicU64,
 }
+
+/// The bits of a number in [`Handle::seen`]; above them stands the run.
+const NUMBER_BITS: u32 = 24;
 
 impl<B: Backend> Handle<B> {
     pub(crate) fn new(
@@ -108,7 +114,28 @@ impl<B: Backend> Handle<B> {
             bytes,
             window,
             counted,
+            seen: AtomicU64::new(0),
         })
+    }
+
+    /// Its number in a run of a capture, where it was the last that gave it one. Runs count from 1,
+    /// and are never reused, so an answer is never of another run.
+    #[inline]
+    pub(crate) fn number_in(&self, run: u64) -> Option<usize> {
+        let seen = self.seen.load(Ordering::Relaxed);
+        if seen >> NUMBER_BITS != run {
+            return None;
+        }
+        usize::try_from(seen & ((1 << NUMBER_BITS) - 1)).ok()
+    }
+
+    /// Remembers its number in a run, if there is room for both.
+    pub(crate) fn remember(&self, run: u64, number: usize) {
+        let number = u64::try_from(number).unwrap_or(u64::MAX);
+        if number >> NUMBER_BITS == 0 && run >> (u64::BITS - NUMBER_BITS) == 0 {
+            self.seen
+                .store(run << NUMBER_BITS | number, Ordering::Relaxed);
+        }
     }
 
     /// Unique in the process, never reused.
@@ -207,8 +234,9 @@ impl<'a, B: Backend> Span<'a, B> {
 
     /// Whether both are of one allocation.
     #[must_use]
+    #[inline]
     pub fn is_same_memory(&self, other: &Self) -> bool {
-        self.block().id == other.block().id
+        Arc::ptr_eq(self.block(), other.block())
     }
 
     pub(crate) fn handle(&self) -> &'a Arc<Handle<B>> {
@@ -233,6 +261,7 @@ impl<'a, B: Backend> Span<'a, B> {
     }
 
     /// Whether the two have bytes in common.
+    #[inline]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.is_same_memory(other)
             && self.start < other.range().end

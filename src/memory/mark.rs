@@ -43,12 +43,23 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.set.load(Ordering::Acquire)
+    }
+
     /// # Errors
     /// [`Error::Marked`].
+    #[inline]
     pub(crate) fn check(&self) -> Result<(), Error> {
-        if !self.set.load(Ordering::Acquire) {
-            return Ok(());
+        if self.is_set() {
+            return self.check_set();
         }
+        Ok(())
+    }
+
+    #[cold]
+    fn check_set(&self) -> Result<(), Error> {
         match &*self.cause() {
             None => Ok(()),
             Some(Cause { name, at, first }) => Err(Error::Marked {
@@ -65,12 +76,18 @@ impl Mark {
         self.set.store(true, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn clear(&self) {
-        if self.set.load(Ordering::Acquire) {
-            let mut slot = self.cause();
-            *slot = None;
-            self.set.store(false, Ordering::Release);
+        if self.is_set() {
+            self.clear_set();
         }
+    }
+
+    #[cold]
+    fn clear_set(&self) {
+        let mut slot = self.cause();
+        *slot = None;
+        self.set.store(false, Ordering::Release);
     }
 
     fn cause(&self) -> MutexGuard<'_, Option<Cause>> {
