@@ -18,7 +18,7 @@ use crate::error::{At, Error};
 use crate::memory::{Block, Buffer, Cause, Handle, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
-use crate::trace::{Command, Name, NodeKind};
+use crate::trace::{Command, Name, NodeKind, no_kernel};
 use crate::window::{Kept, Source, Window};
 
 /// The commands of a stream: allocate, write, copy, fill, download, keep, and the backend's launches.
@@ -202,17 +202,24 @@ impl<B: Backend> Commands<B> {
         B: OpenCalls,
     {
         let at = Location::caller();
-        self.launch_over(name.into(), None, values, &accesses, at, |call, uses| {
-            let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
-            run(Custom::new(call), &spans)
-        })
+        self.launch_over(
+            name.into(),
+            no_kernel(),
+            values,
+            &accesses,
+            at,
+            |call, uses| {
+                let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
+                run(Custom::new(call), &spans)
+            },
+        )
     }
 
     /// A launch, whichever backend's.
     pub(crate) fn launch_over<A: SealedAccesses<B>>(
         &self,
         name: Name,
-        kernel: Option<TypeId>,
+        kernel: TypeId,
         values: &[u8],
         accesses: &A,
         at: At,

@@ -255,12 +255,12 @@ impl<B: Backend> Graph<B> {
     /// another left, named by the number of the buffer.
     #[must_use]
     pub fn to_dot(&self) -> String {
-        let mut dot =
-            String::from("digraph graph_capture {\n    rankdir=LR;\n    node [shape=box];\n");
+        let mut dot = String::from("digraph graph_capture {\n    node [shape=box];\n");
         let mut buffers: Vec<LastUse> = Vec::new();
         // Writing to a string cannot fail.
         for (index, node) in self.nodes().enumerate() {
-            let _ = writeln!(dot, "    n{index} [label={:?}];", node.to_string());
+            let label = format!("{index}: {}\n{}", node.title(), node.uses());
+            let _ = writeln!(dot, "    n{index} [label={label:?}];");
             let mut edges = Vec::new();
             for access in node.accesses() {
                 if buffers.len() <= access.buffer {

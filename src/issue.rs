@@ -12,12 +12,12 @@ use crate::error::{At, Error};
 use crate::memory::{Cause, Page, Span};
 use crate::order::Place;
 use crate::trace::Command;
-use crate::window::Window;
 
 impl<B: Backend> Commands<B> {
     /// Issues a command. `run` is told whether it is recorded.
     ///
     /// What fails in a window dooms it (L8); outside, what it should have written is marked (M11).
+    #[inline]
     pub(crate) fn issue<R>(
         &self,
         command: &Command<'_, B>,
@@ -26,9 +26,13 @@ impl<B: Backend> Commands<B> {
     ) -> Result<R, Error> {
         let (recording, admitted) = {
             let mut window = self.window().borrow_mut();
-            let admitted = window.admit(command, |window| {
+            let admitted = window.admit(command, |window, known| {
                 check()?;
-                self.check_uses(window, command)
+                if !known {
+                    self.check_uses(command)?;
+                }
+                let mut inputs = command.uses.iter().filter(|used| used.mode.reads());
+                inputs.try_for_each(|used| window.check_input(used.span.block()))
             });
             (window.is_recording(), admitted)
         };
@@ -59,6 +63,7 @@ impl<B: Backend> Commands<B> {
 
     /// Submits a command to the driver, behind what other streams do with the same memory (M9). In
     /// a window nothing is submitted: the replay will be put in order.
+    #[inline(always)] // As `noting`.
     pub(crate) fn submit<R>(
         &self,
         uses: &[Use<'_, B>],
@@ -122,9 +127,8 @@ impl<B: Backend> Commands<B> {
         run(Transition::new(self.driver()?, self.device()))
     }
 
-    /// Refuses memory of another device (M10), one piece of memory twice with a write among them,
-    /// and input that was never written as it should (M11).
-    fn check_uses(&self, window: &Window<B>, command: &Command<'_, B>) -> Result<(), Error> {
+    /// Refuses memory of another device (M10), and overlapping memory with a write among it.
+    fn check_uses(&self, command: &Command<'_, B>) -> Result<(), Error> {
         for (second, used) in command.uses.iter().enumerate() {
             if !used.span.block().is_of(self.captures().pool()) {
                 return Err(other_device(command.kind.name(), command.at));
@@ -136,11 +140,7 @@ impl<B: Backend> Commands<B> {
                 return Err(aliased(command, first, second));
             }
         }
-        command
-            .uses
-            .iter()
-            .filter(|used| used.mode.reads())
-            .try_for_each(|used| window.check_input(used.span.block()))
+        Ok(())
     }
 
     /// Refuses memory of another device (M10).
@@ -188,6 +188,7 @@ fn aliased<B: Backend>(command: &Command<'_, B>, first: usize, second: usize) ->
 }
 
 /// Runs `run`, and tells `note` if it fails or if a panic leaves it.
+#[inline(always)] // One caller each, or nearly: a frame less on the way of every command.
 pub(crate) fn noting<R>(
     note: impl Fn(&Error),
     run: impl FnOnce() -> Result<R, Error>,

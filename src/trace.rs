@@ -59,8 +59,8 @@ pub(crate) struct Command<'a, B: Backend> {
     pub(crate) kind: NodeKind,
     /// The launch's name; empty for the others.
     pub(crate) name: Name,
-    /// The kernel, where a type tells it.
-    pub(crate) kernel: Option<TypeId>,
+    /// The kernel, where a type tells it; else [`no_kernel`].
+    pub(crate) kernel: TypeId,
     /// Scalars and handles that make it another command.
     pub(crate) values: &'a [u8],
     pub(crate) uses: &'a [Use<'a, B>],
@@ -75,7 +75,7 @@ impl<'a, B: Backend> Command<'a, B> {
         Self {
             kind,
             name: Name::default(),
-            kernel: None,
+            kernel: no_kernel(),
             values: &[],
             uses,
             allocates: None,
@@ -101,18 +101,32 @@ fn title(kind: NodeKind, name: &str) -> String {
 struct Step {
     kind: NodeKind,
     name: Name,
-    kernel: Option<TypeId>,
-    values: Box<[u8]>,
+    kernel: TypeId,
     at: At,
-    /// Its accesses end here in the trace's list, and begin where the step before ended.
-    accesses_end: usize,
+    /// Its accesses and values end here in the trace's lists, and begin where the step before ended.
+    touches_end: u32,
+    values_end: u32,
+}
+
+// A trace is most of what a capture writes, and some thousand steps are usual.
+const _: () = assert!(size_of::<Step>() <= 64 && size_of::<Touch>() <= 24);
+
+/// A length as an end in a step. Nobody issues so many commands that it does not fit; if somebody
+/// did, the trace would find a difference.
+fn end(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
+}
+
+/// What stands where no type tells the kernel.
+pub(crate) fn no_kernel() -> TypeId {
+    TypeId::of::<()>()
 }
 
 /// An access of a trace. Buffers are numbered by first use, so that a trace holds on to none, and
 /// two runs compare equal if the same buffers meet in the same places.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Touch {
-    pub(crate) buffer: usize,
+    pub(crate) buffer: u32,
     pub(crate) mode: Mode,
     pub(crate) start: usize,
     pub(crate) bytes: usize,
@@ -123,6 +137,7 @@ pub(crate) struct Touch {
 pub(crate) struct Trace {
     steps: Vec<Step>,
     touches: Vec<Touch>,
+    values: Vec<u8>,
 }
 
 impl Trace {
@@ -132,13 +147,14 @@ impl Trace {
 
     pub(crate) fn push<B: Backend>(&mut self, command: &Command<'_, B>, touches: &[Touch]) {
         self.touches.extend_from_slice(touches);
+        self.values.extend_from_slice(command.values);
         self.steps.push(Step {
             kind: command.kind,
             name: command.name.clone(),
             kernel: command.kernel,
-            values: command.values.into(),
             at: command.at,
-            accesses_end: self.touches.len(),
+            touches_end: end(self.touches.len()),
+            values_end: end(self.values.len()),
         });
     }
 
@@ -151,26 +167,57 @@ impl Trace {
         (0..self.len()).filter_map(|index| self.node(index))
     }
 
+    #[inline]
     fn node(&self, index: usize) -> Option<Node<'_>> {
         let step = self.steps.get(index)?;
-        let begin = match index.checked_sub(1) {
-            Some(before) => self.steps.get(before)?.accesses_end,
-            None => 0,
+        let (touches, values) = match index.checked_sub(1) {
+            Some(before) => {
+                let before = self.steps.get(before)?;
+                (before.touches_end, before.values_end)
+            }
+            None => (0, 0),
         };
-        let touches = self.touches.get(begin..step.accesses_end)?;
-        Some(Node { step, touches })
+        Some(Node {
+            step,
+            touches: self
+                .touches
+                .get(touches as usize..step.touches_end as usize)?,
+            values: self.values.get(values as usize..step.values_end as usize)?,
+        })
     }
 
     /// What stands at `index`, in words.
     pub(crate) fn describe(&self, index: usize) -> Option<Arc<str>> {
-        let Node { step, touches } = self.node(index)?;
-        Some(describe(
-            step.kind,
-            &step.name,
-            step.at,
-            &step.values,
+        let Node {
+            step,
             touches,
-        ))
+            values,
+        } = self.node(index)?;
+        Some(describe(step.kind, &step.name, step.at, values, touches))
+    }
+
+    /// Whether the step at `index` is `command`, a command that allocates nothing, as far as a trace
+    /// can tell; `same_buffer` tells of the buffers.
+    #[inline]
+    pub(crate) fn is_step<B: Backend>(
+        &self,
+        index: usize,
+        command: &Command<'_, B>,
+        same_buffer: impl Fn(&Touch, &Use<'_, B>) -> bool,
+    ) -> bool {
+        let Some(node) = self.node(index) else {
+            return false;
+        };
+        node.is_like(command)
+            && node.step.kernel == command.kernel
+            && command.allocates.is_none()
+            && node.touches.len() == command.uses.len()
+            && node.touches.iter().zip(command.uses).all(|(touch, used)| {
+                touch.mode == used.mode
+                    && touch.start == used.span.start()
+                    && touch.bytes == used.span.bytes()
+                    && same_buffer(touch, used)
+            })
     }
 
     /// How `command` differs from the step at `index`: the step and the command in words.
@@ -181,12 +228,7 @@ impl Trace {
         touches: &[Touch],
     ) -> Option<(Arc<str>, Arc<str>)> {
         let node = self.node(index);
-        let alike = node.is_some_and(|Node { step, touches: of }| {
-            step.kind == command.kind
-                && step.name == command.name
-                && *step.values == *command.values
-                && of == touches
-        });
+        let alike = node.is_some_and(|node| node.is_like(command) && node.touches == touches);
         if alike && node.is_some_and(|node| node.step.kernel == command.kernel) {
             return None;
         }
@@ -212,6 +254,7 @@ impl Trace {
 pub struct Node<'g> {
     step: &'g Step,
     touches: &'g [Touch],
+    values: &'g [u8],
 }
 
 impl<'g> Node<'g> {
@@ -233,7 +276,7 @@ impl<'g> Node<'g> {
     /// What it reads and writes, in the order in which it was declared.
     pub fn accesses(&self) -> impl ExactSizeIterator<Item = NodeAccess> + use<'g> {
         self.touches.iter().map(|touch| NodeAccess {
-            buffer: touch.buffer,
+            buffer: touch.buffer as usize,
             bytes: touch.start..touch.start.saturating_add(touch.bytes),
             reads: touch.mode.reads(),
             writes: touch.mode.writes(),
@@ -244,6 +287,31 @@ impl<'g> Node<'g> {
     #[must_use]
     pub fn location(&self) -> At {
         self.step.at
+    }
+
+    /// Whether kind, name and values are those of `command`.
+    #[inline]
+    fn is_like<B: Backend>(&self, command: &Command<'_, B>) -> bool {
+        let step = self.step;
+        // Names are literals, nearly always, and then one and the same.
+        let same_name =
+            std::ptr::eq::<str>(&*step.name, &*command.name) || step.name == command.name;
+        step.kind == command.kind && same_name && self.values == command.values
+    }
+
+    pub(crate) fn title(&self) -> String {
+        title(self.step.kind, &self.step.name)
+    }
+
+    /// What it does with which buffers, in words.
+    pub(crate) fn uses(&self) -> String {
+        let mut words = String::new();
+        for (place, touch) in self.touches.iter().enumerate() {
+            let separator = if place == 0 { "" } else { ", " };
+            // Writing to a string cannot fail.
+            let _ = write!(words, "{separator}{} {}", touch.mode.verb(), touch.buffer);
+        }
+        words
     }
 
     /// Bytes that it copies from the host, and that the graph keeps.
@@ -266,12 +334,7 @@ impl fmt::Debug for Node<'_> {
 /// `launch ``add`` reads 0, writes 1`: the buffers by number.
 impl fmt::Display for Node<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&title(self.step.kind, &self.step.name))?;
-        for (place, touch) in self.touches.iter().enumerate() {
-            let separator = if place == 0 { " " } else { ", " };
-            write!(f, "{separator}{} {}", touch.mode.verb(), touch.buffer)?;
-        }
-        Ok(())
+        write!(f, "{} {}", self.title(), self.uses())
     }
 }
 

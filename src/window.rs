@@ -30,7 +30,7 @@ pub(crate) struct Window<B: Backend> {
     run: u64,
     /// The numbers of the buffers that this run has used, by their handles; for the handles that do
     /// not remember it.
-    numbers: FxHashMap<u64, usize>,
+    numbers: FxHashMap<u64, u32>,
     /// The buffers by number.
     buffers: Vec<Numbered>,
     /// The accesses of the command that is being issued; here for its capacity.
@@ -203,23 +203,29 @@ impl<B: Backend> Window<B> {
     ///
     /// # Errors
     /// What `check` says of the arguments, which dooms (L8); in a doomed recording, what doomed it;
-    /// at the first difference from the warm-up [`Error::Diverged`], which dooms (L9).
+    /// at the first difference from the warm-up [`Error::Diverged`], which dooms (L9). `check` is
+    /// told whether the command is the warm-up's, over memory that this run has used before: then
+    /// devices and overlaps have been checked.
     pub(crate) fn admit(
         &mut self,
         command: &Command<'_, B>,
-        check: impl FnOnce(&Self) -> Result<(), Error>,
+        check: impl FnOnce(&Self, bool) -> Result<(), Error>,
     ) -> Result<usize, Error> {
         match (&self.state, &self.doom) {
-            (State::Idle, _) => return check(self).map(|()| 0),
+            (State::Idle, _) => return check(self, false).map(|()| 0),
             (State::Recording(..), Some(doom)) => return Err(doom.clone()),
             _ => {}
         }
         let index = self.issued;
         self.issued += 1;
         self.running += usize::from(command.kind.runs());
-        if let Err(refused) = check(self) {
+        let known = self.recognises(index, command);
+        if let Err(refused) = check(self, known) {
             self.fail(index, || command.title(), command.at, &refused);
             return Err(refused);
+        }
+        if known {
+            return Ok(index);
         }
         self.number(command);
         let State::Recording(under, _) = &self.state else {
@@ -292,7 +298,7 @@ impl<B: Backend> Window<B> {
         }
         let number = self.number_of(handle);
         if let (State::Recording(_, spare), Some(buffer)) =
-            (&mut self.state, self.buffers.get(number))
+            (&mut self.state, self.buffers.get(number as usize))
         {
             spare.born.insert(handle.block().id(), buffer.place);
         }
@@ -401,6 +407,15 @@ impl<B: Backend> Window<B> {
         Ok(self.contents)
     }
 
+    /// Whether `command` is the one at `index` of the warm-up, over memory that this recording has
+    /// used before. Most are, and need no further look.
+    fn recognises(&self, index: usize, command: &Command<'_, B>) -> bool {
+        self.is_recording()
+            && self.warm_up.is_step(index, command, |touch, used| {
+                used.span.handle().is_number_in(self.run, touch.buffer)
+            })
+    }
+
     /// Notes the accesses of `command` as touches. In a recording the blocks are held from here on.
     fn number(&mut self, command: &Command<'_, B>) {
         self.touches.clear();
@@ -416,7 +431,7 @@ impl<B: Backend> Window<B> {
         if let Some(bytes) = command.allocates {
             // The number that `adopt` will give it.
             self.touches.push(Touch {
-                buffer: self.buffers.len(),
+                buffer: self.next_number(),
                 mode: Mode::Write,
                 start: 0,
                 bytes,
@@ -424,8 +439,13 @@ impl<B: Backend> Window<B> {
         }
     }
 
+    fn next_number(&self) -> u32 {
+        // More buffers than that fit in no memory.
+        u32::try_from(self.buffers.len()).unwrap_or(u32::MAX)
+    }
+
     #[inline]
-    fn number_of(&mut self, handle: &Arc<Handle<B>>) -> usize {
+    fn number_of(&mut self, handle: &Arc<Handle<B>>) -> u32 {
         match handle.number_in(self.run) {
             Some(number) => number,
             None => self.look_up(handle),
@@ -434,11 +454,11 @@ impl<B: Backend> Window<B> {
 
     /// The number of a buffer that does not remember it: it is new to this run, or another run has
     /// used it since.
-    fn look_up(&mut self, handle: &Arc<Handle<B>>) -> usize {
+    fn look_up(&mut self, handle: &Arc<Handle<B>>) -> u32 {
         let number = match self.numbers.get(&handle.id()) {
             Some(&number) => number,
             None => {
-                let number = self.buffers.len();
+                let number = self.next_number();
                 let place = self.place_of(handle.block());
                 let bytes = handle.bytes();
                 self.buffers.push(Numbered { place, bytes });
@@ -472,7 +492,7 @@ impl<B: Backend> Window<B> {
     /// What the commands do to each block, in their order.
     fn sum_up(&mut self) {
         for touch in self.warm_up.touches() {
-            let Some(buffer) = self.buffers.get(touch.buffer) else {
+            let Some(buffer) = self.buffers.get(touch.buffer as usize) else {
                 continue;
             };
             let Some(touched) = self.contents.touched.get_mut(buffer.place) else {

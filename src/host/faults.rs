@@ -194,12 +194,17 @@ impl Faults {
         Ok(words)
     }
 
+    /// Takes back what was allocated for nobody: no step.
+    pub(super) fn undo(&self, words: Vec<u128>, bytes: usize) {
+        drop(words);
+        self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// The counterpart of [`allocate`](Self::allocate).
     pub(super) fn free(&self, words: Vec<u128>, bytes: usize) -> Result<(), Error> {
         let mut words = Some(words);
         let freed = self.attempt(Step::Free, "free", || {
-            drop(words.take());
-            self.allocated.fetch_sub(bytes, Ordering::Relaxed);
+            self.undo(words.take().unwrap_or_default(), bytes);
             Ok(())
         });
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);

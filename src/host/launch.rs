@@ -44,7 +44,7 @@ impl Commands {
         F: for<'v> Fn(A::Views<'v>) + Send + Sync + 'static,
     {
         let at = Location::caller();
-        let kind = Some(TypeId::of::<F>());
+        let kind = TypeId::of::<F>();
         self.launch_over(name.into(), kind, &[], &accesses, at, |call, _| {
             let pins = accesses.pins();
             if call.is_recording() {

@@ -31,27 +31,32 @@ impl Memory {
             })
         };
         let mut made = None;
-        let result = faults.attempt(Step::Allocation, "alloc", || {
+        let attempted = faults.attempt(Step::Allocation, "alloc", || {
             made = Some(allocate()?);
             Ok(())
         });
-        match (result, made) {
+        match (attempted, made) {
             (Ok(()), Some(memory)) => Ok(memory),
+            (Ok(()), None) => Err(Error::out_of_memory(bytes)),
             (Err(failed), made) => {
-                // It was allocated all the same, and is not lost.
-                made.map_or(Ok(()), Self::free)?;
+                // Where it failed after its effect, nobody is given the memory.
+                if let Some(memory) = made {
+                    faults.undo(memory.into_words(), bytes);
+                }
                 Err(failed)
             }
-            (Ok(()), None) => Err(Error::out_of_memory(bytes)),
         }
     }
 
     pub(super) fn free(self) -> Result<(), Error> {
-        let words = self
-            .words
+        let (faults, bytes) = (Arc::clone(&self.faults), self.bytes);
+        faults.free(self.into_words(), bytes)
+    }
+
+    fn into_words(self) -> Vec<u128> {
+        self.words
             .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        self.faults.free(words, self.bytes)
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline]

@@ -121,20 +121,27 @@ impl<B: Backend> Handle<B> {
     /// Its number in a run of a capture, where it was the last that gave it one. Runs count from 1,
     /// and are never reused, so an answer is never of another run.
     #[inline]
-    pub(crate) fn number_in(&self, run: u64) -> Option<usize> {
+    pub(crate) fn number_in(&self, run: u64) -> Option<u32> {
         let seen = self.seen.load(Ordering::Relaxed);
         if seen >> NUMBER_BITS != run {
             return None;
         }
-        usize::try_from(seen & ((1 << NUMBER_BITS) - 1)).ok()
+        u32::try_from(seen & ((1 << NUMBER_BITS) - 1)).ok()
+    }
+
+    /// Whether that number is `number`.
+    #[inline]
+    pub(crate) fn is_number_in(&self, run: u64, number: u32) -> bool {
+        // One too large to be remembered is in no handle.
+        self.seen.load(Ordering::Relaxed) ^ (run << NUMBER_BITS) == u64::from(number)
     }
 
     /// Remembers its number in a run, if there is room for both.
-    pub(crate) fn remember(&self, run: u64, number: usize) {
-        let number = u64::try_from(number).unwrap_or(u64::MAX);
+    pub(crate) fn remember(&self, run: u64, number: u32) {
+        let number = u64::from(number);
         if number >> NUMBER_BITS == 0 && run >> (u64::BITS - NUMBER_BITS) == 0 {
-            self.seen
-                .store(run << NUMBER_BITS | number, Ordering::Relaxed);
+            let seen = (run << NUMBER_BITS) | number;
+            self.seen.store(seen, Ordering::Relaxed);
         }
     }
 

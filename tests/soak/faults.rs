@@ -111,7 +111,7 @@ impl Program {
 
     /// Its answer where nothing fails, and the device it ran on.
     fn clean(&self, habit: Habit) -> (Host, Vec<u32>) {
-        let device = Host::new();
+        let device = Host::builder().build();
         let logits = self.succeeds(device.stream().unwrap(), habit).1;
         (device, logits)
     }
@@ -273,7 +273,7 @@ fn every_free_may_fail() {
         device.trim().unwrap();
         (logits, allocated)
     };
-    let clean = Host::new();
+    let clean = Host::builder().build();
     let (right, allocated) = run(&clean);
     assert_holds_only(clean.memory(), 0);
     let frees = clean.steps(Step::Free);
@@ -403,4 +403,21 @@ fn is_want_of_memory(error: &Error) -> bool {
         Error::WarmUpFailed { first, .. } | Error::Doomed { first, .. } => is_want_of_memory(first),
         _ => false,
     }
+}
+
+/// M7: an allocation that fails after its effect is undone, which is no free that could fail too.
+#[test]
+fn an_allocation_that_fails_after_its_effect_leaves_nothing() {
+    let device = Host::builder()
+        .fail(Step::Allocation, 0, When::After)
+        .fail(Step::Free, 0, When::Before)
+        .memory_limit(16)
+        .build();
+    let stream = device.stream().unwrap();
+    let error = stream.alloc::<u8>(16).unwrap_err();
+    assert!(
+        told(&error).contains("told to fail allocation 0"),
+        "{error:?}"
+    );
+    assert!(stream.alloc::<u8>(16).is_ok());
 }

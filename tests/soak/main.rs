@@ -9,91 +9,15 @@ mod suite;
 #[path = "../third/mod.rs"]
 #[allow(dead_code)] // Its faults serve elsewhere.
 mod third;
+#[path = "../third/lab.rs"]
+mod third_lab;
 mod thousand;
 
-use graph_capture::{Buffer, DeviceMemory, Error, Host, host::Commands, read, read_write, write};
+use graph_capture::DeviceMemory;
 
-use suite::Lab;
-use third::{Launches as _, Third};
-
-impl Lab for Host {
-    fn device() -> Self {
-        Self::new()
-    }
-
-    #[track_caller]
-    fn add(commands: &Commands, x: &Buffer<f32>, y: &Buffer<f32>, by: f32) -> Result<(), Error> {
-        commands.launch("add", (read(x), write(y)), move |(x, y)| {
-            for (y, x) in y.iter_mut().zip(x) {
-                *y = x + by;
-            }
-        })
-    }
-
-    #[track_caller]
-    fn accumulate(commands: &Commands, x: &Buffer<f32>, y: &Buffer<f32>) -> Result<(), Error> {
-        commands.launch("accumulate", (read(x), read_write(y)), |(x, y)| {
-            for (y, x) in y.iter_mut().zip(x) {
-                *y += x;
-            }
-        })
-    }
-
-    #[track_caller]
-    fn touch(
-        commands: &Commands,
-        x: &Buffer<f32>,
-        y: &Buffer<f32>,
-        also_read: bool,
-    ) -> Result<(), Error> {
-        if also_read {
-            commands.launch("touch", (read(x), read_write(y)), |_| ())
-        } else {
-            commands.launch("touch", (read(x), write(y)), |_| ())
-        }
-    }
-}
+use third::Third;
 
 type Free = Third<false>;
-
-impl Lab for Free {
-    fn device() -> Self {
-        Self::new()
-    }
-
-    #[track_caller]
-    fn add(
-        commands: &graph_capture::Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-        by: f32,
-    ) -> Result<(), Error> {
-        commands.add(x, y, by)
-    }
-
-    #[track_caller]
-    fn accumulate(
-        commands: &graph_capture::Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-    ) -> Result<(), Error> {
-        commands.accumulate(x, y)
-    }
-
-    #[track_caller]
-    fn touch(
-        commands: &graph_capture::Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-        also_read: bool,
-    ) -> Result<(), Error> {
-        if also_read {
-            commands.custom("touch", &[], (read(x), read_write(y)), |_, _| Ok(()))
-        } else {
-            commands.custom("touch", &[], (read(x), write(y)), |_, _| Ok(()))
-        }
-    }
-}
 
 /// The device holds nothing but these bytes, which could not be freed.
 #[track_caller]

@@ -182,7 +182,8 @@ impl<B: Lab> Soak<B> {
         }
     }
 
-    /// The graphs go, in any order, and the streams come to rest.
+    /// The graphs go, in any order, and the streams come to rest. What the pool keeps for later
+    /// depends on the sizes asked for last, and is bounded; so it is looked at without.
     fn rest(&mut self, streams: &[Stream<NoCapture, B>]) -> DeviceMemory {
         while !self.graphs.is_empty() {
             let next = self.dice.below(self.graphs.len());
@@ -192,6 +193,7 @@ impl<B: Lab> Soak<B> {
         for stream in streams {
             stream.synchronize().unwrap();
         }
+        self.device.captures().trim().unwrap();
         self.device.captures().memory()
     }
 }
@@ -245,9 +247,7 @@ fn a_thousand_captures_leave_memory_as_it_was<B: Lab>() -> B {
         if count == 10 {
             tenth = soak.rest(&streams);
         } else if count % 100 == 0 {
-            let now = soak.rest(&streams);
-            let used = |m: DeviceMemory| [m.in_use, m.held_by_graphs, m.waiting, m.lost];
-            assert_eq!(used(now), used(tenth), "after {count}");
+            assert_eq!(soak.rest(&streams), tenth, "after {count}");
         }
     }
 
@@ -265,7 +265,8 @@ fn on_the_host() {
     let device = a_thousand_captures_leave_memory_as_it_was::<Host>();
     // Of some seven allocations a capture the pool serves most.
     let asked = device.steps(Step::Allocation);
-    assert!(asked < 3 * CAPTURES, "{asked} allocations of the driver");
+    let some = CAPTURES / 10..3 * CAPTURES;
+    assert!(some.contains(&asked), "{asked} allocations of the driver");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 pub mod lifecycle;
 pub mod marks;
 pub mod memory;
+mod on_host;
 pub mod pool;
 pub mod results;
 pub mod slices;

@@ -238,7 +238,7 @@ pub fn a_graph_draws_itself<B: Lab>() {
     let dot = graph.to_dot();
     assert!(dot.starts_with("digraph") && dot.ends_with("}\n"), "{dot}");
     for line in [
-        "n2 [label=\"launch `add` reads 0, writes 1\"];",
+        r#"n2 [label="2: launch `add`\nreads 0, writes 1"];"#,
         "n0 -> n2 [label=\"0\"];",
         "n1 -> n2 [label=\"1\"];",
         "n0 -> n3 [label=\"0\"];",

@@ -6,58 +6,18 @@ mod order;
 mod suite;
 #[path = "../third/mod.rs"]
 mod third;
+#[path = "../third/lab.rs"]
+mod third_lab;
 mod transitions;
 
 use std::sync::Arc;
 use std::thread;
 
-use graph_capture::{
-    Backend, Buffer, Commands, DeviceMemory, Error, NoCapture, Prepared, Recording, Stream, read,
-    read_write, write,
-};
+use graph_capture::{Backend, Buffer, DeviceMemory, Error, NoCapture, Prepared, Recording, Stream};
 use static_assertions::{assert_impl_all, assert_not_impl_any};
 
-use suite::{Bench, Lab, assert_idle, assert_usable, bench, panics, status, suite, told};
+use suite::{Bench, assert_idle, assert_usable, bench, panics, status, suite, told};
 use third::{Fault, Launches as _, Third};
-
-impl<const PINNED: bool> Lab for Third<PINNED> {
-    fn device() -> Self {
-        Self::new()
-    }
-
-    #[track_caller]
-    fn add(
-        commands: &Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-        by: f32,
-    ) -> Result<(), Error> {
-        commands.add(x, y, by)
-    }
-
-    #[track_caller]
-    fn accumulate(
-        commands: &Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-    ) -> Result<(), Error> {
-        commands.accumulate(x, y)
-    }
-
-    #[track_caller]
-    fn touch(
-        commands: &Commands<Self>,
-        x: &Buffer<f32, Self>,
-        y: &Buffer<f32, Self>,
-        also_read: bool,
-    ) -> Result<(), Error> {
-        if also_read {
-            commands.custom("touch", &[], (read(x), read_write(y)), |_, _| Ok(()))
-        } else {
-            commands.custom("touch", &[], (read(x), write(y)), |_, _| Ok(()))
-        }
-    }
-}
 
 mod free {
     use super::*;
