@@ -92,10 +92,20 @@ impl<'a, B: Backend> Use<'a, B> {
 mod sealed {
     use super::{Backend, Use};
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be an access to memory: only `read`, `write` and `read_write` make those",
+        label = "not an access",
+        note = "an access names a buffer and how it is used, which is how the crate keeps the order and the memory right"
+    )]
     pub trait Access<B: Backend> {
         fn used(&self) -> Use<'_, B>;
     }
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be a list of accesses to memory: only tuples of accesses are",
+        label = "not a list of accesses",
+        note = "`read`, `write` and `read_write` make accesses; a tuple of one to eight of them is a list"
+    )]
     pub trait Accesses<B: Backend> {
         /// Calls `then` with the accesses in order.
         fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R;

@@ -2,12 +2,12 @@
 //! the graphs that are gone but not done.
 
 use std::fmt;
-use std::mem::forget;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::StreamId;
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::lost::keep_for_good;
 use crate::memory::{DeviceMemory, Pool};
 use crate::order::Place;
 use crate::record::{CaptureStatus, Entry, Record};
@@ -186,7 +186,7 @@ impl<B: Backend> Drop for Shared<B> {
             let waited = flights.try_for_each(|flight| flight.place.wait());
             if waited.is_err() {
                 // Work may still use it: better lost than used after it is gone.
-                forget(graph);
+                keep_for_good(graph);
             }
         }
     }

@@ -3,7 +3,6 @@
 use std::any::TypeId;
 use std::cell::RefCell;
 use std::fmt;
-use std::mem::forget;
 use std::panic::Location;
 use std::sync::Arc;
 
@@ -15,6 +14,7 @@ use crate::backend::{Backend, Call, Custom, OpenCalls};
 use crate::captures::DeviceCaptures;
 use crate::download::Download;
 use crate::error::{At, Error};
+use crate::lost::keep_for_good;
 use crate::memory::{Block, Buffer, Cause, Handle, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
@@ -353,7 +353,7 @@ impl<B: Backend> Commands<B> {
     /// Retires the driver stream, whatever its state, and opens another (L3).
     pub(crate) fn replace_driver(&mut self) {
         // Nobody will know when the work of the old one is done, so what was kept for it stays.
-        forget(self.kept.take());
+        keep_for_good(self.kept.take());
         // What it is while the old one is dropped and if opening panics.
         self.driver = Err(Error::StreamLost {
             cause: Arc::new(Error::Panicked),
@@ -392,7 +392,7 @@ impl<B: Backend> Drop for Commands<B> {
             // that is done, it stays.
             let kept = self.kept.take();
             if !kept.is_empty() && self.transition(B::synchronize).is_err() {
-                forget(kept);
+                keep_for_good(kept);
             } else {
                 drop(kept);
             }

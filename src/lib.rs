@@ -111,6 +111,7 @@ mod error;
 mod graph;
 pub mod host;
 mod issue;
+mod lost;
 mod memory;
 mod order;
 mod phase;

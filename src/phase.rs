@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use crate::backend::{Backend, EndsAnywhere};
 use crate::commands::Commands;
 use crate::error::Error;
+use crate::lost::keep_for_good;
 use crate::record::Entry;
 use crate::stream_id::StreamId;
 use crate::window::Window;
@@ -49,6 +50,11 @@ impl fmt::Display for PhaseName {
 mod sealed {
     pub struct Key;
 
+    #[diagnostic::on_unimplemented(
+        message = "`{Self}` cannot be a phase of a stream: there is no fourth",
+        label = "not a phase",
+        note = "the phases are `NoCapture`, `Prepared` and `Recording`; they say what a driver is doing, so no crate adds one"
+    )]
     pub trait Sealed {}
     impl Sealed for super::NoCapture {}
     impl Sealed for super::Prepared {}
@@ -105,8 +111,8 @@ impl Phase for Recording {
 #[diagnostic::on_unimplemented(
     message = "this call needs a stream in phase `{Q}`, but the stream is in phase `{Self}`",
     label = "needs phase `{Q}`, and is in `{Self}`",
-    note = "NoCapture --prepare--> Prepared --begin--> Recording --end--> NoCapture and a graph",
-    note = "call what leads on from `{Self}` to `{Q}`; `abort` leads back to `NoCapture` from both others"
+    note = "there is one order: NoCapture --prepare--> Prepared --begin--> Recording --end--> NoCapture and a graph",
+    note = "first call what leads from `{Self}` to `{Q}`; `abort` leads back to `NoCapture` from both others"
 )]
 pub trait Is<Q: Phase>: Phase {
     #[doc(hidden)]
@@ -121,9 +127,9 @@ impl<P: Phase> Is<P> for P {
 
 /// A capture is under way: [`Prepared`] or [`Recording`].
 #[diagnostic::on_unimplemented(
-    message = "a stream in phase `{Self}` has no capture under way",
-    label = "needs a stream in phase `Prepared` or `Recording`",
-    note = "`prepare` starts a capture"
+    message = "this call needs a stream in phase `Prepared` or `Recording`, but the stream is in phase `{Self}`",
+    label = "no capture is under way, so none can be given up, and nobody owns it",
+    note = "call `prepare` first: it starts a capture"
 )]
 pub trait UnderCapture: Phase {
     #[doc(hidden)]
@@ -300,7 +306,7 @@ impl<B: Backend> Parts<B> {
         if left.is_err() {
             let replaced = catch_unwind(AssertUnwindSafe(|| commands.replace_driver()));
             // Not dropped: a panic's value may panic when it is dropped, before the record is left.
-            std::mem::forget(replaced);
+            keep_for_good(replaced);
         }
         commands.captures().leave(entry);
         match left {
@@ -329,7 +335,7 @@ impl<B: Backend> Parts<B> {
 pub(crate) fn no_second_panic(f: impl FnOnce()) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(f)) {
         if std::thread::panicking() {
-            std::mem::forget(panic);
+            keep_for_good(panic);
         } else {
             resume_unwind(panic);
         }

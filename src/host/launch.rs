@@ -164,9 +164,10 @@ writing!(ReadWrite);
 
 /// The accesses of a host launch: one [`Access`], or a tuple of one to eight.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a list of accesses that a host kernel can have",
+    message = "a launch on the host needs one to eight accesses to buffers of `Host`",
     label = "expected a tuple of one to eight `read(&x)`, `write(&x)` or `read_write(&x)`",
-    note = "each buffer must be of the backend `Host`"
+    note = "the accesses say what the kernel gets, and what the graph must own",
+    note = "each buffer must be of the backend `Host`; bring another backend's over by `read` and `upload`"
 )]
 pub trait Accesses: access::Accesses<Host> + SealedAccesses<Host> {
     /// What the kernel gets: a slice, or a tuple of slices.

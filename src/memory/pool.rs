@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::lost::keep_for_good;
 use crate::memory::Returns;
 use crate::memory::page::{Page, page_bytes};
 use crate::record::Record;
@@ -206,7 +207,7 @@ impl<B: Backend> Pool<B> {
             Ok(()) => B::free(page.memory),
             Err(unknown) => {
                 // Work may still use it: better lost than used by two.
-                std::mem::forget(page.memory);
+                keep_for_good(page.memory);
                 Err(unknown)
             }
         };
