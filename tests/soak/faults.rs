@@ -14,8 +14,7 @@ use std::path::Path;
 use graph_capture::host::{Commands, Fault, Host, Step, When};
 use graph_capture::{Download, Error, Graph, NoCapture, Stream, TransitionError};
 
-use crate::assert_holds_only;
-use crate::suite::{assert_idle, told};
+use crate::suite::{assert_holds_only, assert_idle, told};
 use network::{Network, forward};
 
 /// Images in one pass: few, since it runs often.

@@ -1,8 +1,6 @@
-//! What takes many runs to show: a capture in which every step fails in turn, a thousand captures,
-//! and the habits of programs that capture and go wrong.
+//! What takes many runs to show: a capture in which every step fails in turn, and a thousand captures.
 
 mod faults;
-mod habits;
 #[path = "../suite/mod.rs"]
 #[allow(unused_imports, unused_macros)] // The rules run elsewhere.
 mod suite;
@@ -13,30 +11,6 @@ mod third;
 mod third_lab;
 mod thousand;
 
-use graph_capture::DeviceMemory;
-
 use third::Third;
 
 type Free = Third<false>;
-
-/// The device holds nothing but these bytes, which could not be freed.
-#[track_caller]
-fn assert_holds_only(memory: DeviceMemory, lost: usize) {
-    let DeviceMemory {
-        in_use,
-        held_by_graphs,
-        free,
-        waiting,
-        allocated,
-        ..
-    } = memory;
-    let figures = [
-        in_use,
-        held_by_graphs,
-        free,
-        waiting,
-        memory.lost,
-        allocated,
-    ];
-    assert_eq!(figures, [0, 0, 0, 0, lost, lost], "{memory:?}");
-}

@@ -8,8 +8,8 @@ use graph_capture::{
     Buffer, Commands, Completion, DeviceMemory, Download, Error, Graph, Host, NoCapture, Stream,
 };
 
-use crate::suite::{Lab, assert_idle, status};
-use crate::{Free, assert_holds_only};
+use crate::Free;
+use crate::suite::{Lab, assert_holds_only, assert_idle, status};
 
 const CAPTURES: usize = 1000;
 /// Graphs that are there at once, at most.

@@ -2,6 +2,7 @@
 //! A backend's own test file implements [`Lab`] and calls `suite!`.
 #![allow(dead_code)] // Not every test file uses every helper.
 
+pub mod habits;
 pub mod lifecycle;
 pub mod marks;
 pub mod memory;
@@ -14,7 +15,9 @@ pub mod trace;
 use std::error::Error as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use graph_capture::{Backend, Buffer, CaptureStatus, Commands, Error, NoCapture, Stream};
+use graph_capture::{
+    Backend, Buffer, CaptureStatus, Commands, DeviceMemory, Error, NoCapture, Stream,
+};
 
 /// What the rules need of a backend to be tested: devices, and two launches.
 pub trait Lab: Backend {
@@ -74,6 +77,28 @@ pub fn status<B: Lab>(device: &B) -> CaptureStatus {
 pub fn assert_idle(status: &CaptureStatus) {
     assert!(!status.any_active(), "a capture is left in the record");
     assert!(!status.any_recording(), "a window is left in the record");
+}
+
+/// The device holds nothing but these bytes, which could not be freed.
+#[track_caller]
+pub fn assert_holds_only(memory: DeviceMemory, lost: usize) {
+    let DeviceMemory {
+        in_use,
+        held_by_graphs,
+        free,
+        waiting,
+        allocated,
+        ..
+    } = memory;
+    let figures = [
+        in_use,
+        held_by_graphs,
+        free,
+        waiting,
+        memory.lost,
+        allocated,
+    ];
+    assert_eq!(figures, [0, 0, 0, 0, lost, lost], "{memory:?}");
 }
 
 /// The stream captures and replays as a new one does.
@@ -228,6 +253,18 @@ macro_rules! suite {
             a_pass_that_failed_may_be_repeated,
             a_graph_lists_its_commands_and_what_they_touch,
             a_graph_draws_itself,
+        }
+        suite! { $lab;
+            habits: unrelated_work_of_the_same_sizes_runs_between_two_replays,
+            new_buffers_take_the_place_of_dropped_ones_between_two_replays,
+            one_of_two_graphs_on_one_stream_is_destroyed,
+            a_graph_is_dropped_inside_a_window,
+            a_graph_is_dropped_on_another_thread,
+            another_thread_works_while_a_stream_records,
+            a_capture_fails_in_the_middle_and_the_stream_is_used_again,
+            captures_that_fail_leave_an_older_graph_as_it_was,
+            the_first_work_of_a_device_is_a_capture,
+            a_trimmed_pool_serves_the_next_capture,
         }
     };
     ($lab:ty; $module:ident: $($test:ident),+ $(,)?) => {

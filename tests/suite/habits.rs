@@ -3,43 +3,9 @@
 
 use std::thread;
 
-use graph_capture::{Buffer, Commands, Download, Error, Graph, Host, NoCapture, Stream};
+use graph_capture::{Buffer, Commands, Download, Error, Graph, NoCapture, Stream};
 
-use crate::suite::{Bench, Lab, assert_idle, bench, status, told, used};
-use crate::{Free, assert_holds_only};
-
-macro_rules! habits {
-    ($($habit:ident),+ $(,)?) => {
-        mod host {
-            $(
-                #[test]
-                fn $habit() {
-                    super::$habit::<super::Host>();
-                }
-            )+
-        }
-        mod third_party {
-            $(
-                #[test]
-                fn $habit() {
-                    super::$habit::<super::Free>();
-                }
-            )+
-        }
-    };
-}
-habits! {
-    unrelated_work_of_the_same_sizes_runs_between_two_replays,
-    new_buffers_take_the_place_of_dropped_ones_between_two_replays,
-    one_of_two_graphs_on_one_stream_is_destroyed,
-    a_graph_is_dropped_inside_a_window,
-    a_graph_is_dropped_on_another_thread,
-    another_thread_works_while_a_stream_records,
-    a_capture_fails_in_the_middle_and_the_stream_is_used_again,
-    captures_that_fail_leave_an_older_graph_as_it_was,
-    the_first_work_of_a_device_is_a_capture,
-    a_trimmed_pool_serves_the_next_capture,
-}
+use super::{Bench, Lab, assert_holds_only, assert_idle, bench, status, told, used};
 
 const LEN: usize = 64;
 
@@ -129,7 +95,7 @@ fn unrelated<B: Lab>(stream: &Stream<NoCapture, B>, value: f32) {
 
 /// M1, M2, M6: staging, scratch and results of a graph are its own. A loop of replays alone would
 /// not show it, since nobody else asks for memory.
-fn unrelated_work_of_the_same_sizes_runs_between_two_replays<B: Lab>() {
+pub fn unrelated_work_of_the_same_sizes_runs_between_two_replays<B: Lab>() {
     let device = B::device();
     let other = Stream::on(&device).unwrap();
     let (stream, mut job) = Job::<B>::capture(Stream::on(&device).unwrap());
@@ -145,7 +111,7 @@ fn unrelated_work_of_the_same_sizes_runs_between_two_replays<B: Lab>() {
 }
 
 /// M1, M2: the user drops what the graph works on, and the next buffers are of the same size.
-fn new_buffers_take_the_place_of_dropped_ones_between_two_replays<B: Lab>() {
+pub fn new_buffers_take_the_place_of_dropped_ones_between_two_replays<B: Lab>() {
     let Bench { stream, .. } = bench::<B>();
     let (stream, job) = Job::<B>::capture(stream);
     let Job {
@@ -167,7 +133,7 @@ fn new_buffers_take_the_place_of_dropped_ones_between_two_replays<B: Lab>() {
 }
 
 /// M2, M5: and takes nothing of the other's with it.
-fn one_of_two_graphs_on_one_stream_is_destroyed<B: Lab>() {
+pub fn one_of_two_graphs_on_one_stream_is_destroyed<B: Lab>() {
     for first_goes in [true, false] {
         let device = B::device();
         let (stream, first) = Job::<B>::capture(Stream::on(&device).unwrap());
@@ -189,7 +155,7 @@ fn one_of_two_graphs_on_one_stream_is_destroyed<B: Lab>() {
 }
 
 /// M5: the window is none the worse, and the memory comes back behind it.
-fn a_graph_is_dropped_inside_a_window<B: Lab>() {
+pub fn a_graph_is_dropped_inside_a_window<B: Lab>() {
     for on_its_stream in [true, false] {
         let device = B::device();
         let (mut stream, mut gone) = Job::<B>::capture(Stream::on(&device).unwrap());
@@ -223,7 +189,7 @@ fn a_graph_is_dropped_inside_a_window<B: Lab>() {
 }
 
 /// M5, M8: with its replay in flight, and while a window of the device is open.
-fn a_graph_is_dropped_on_another_thread<B: Lab>() {
+pub fn a_graph_is_dropped_on_another_thread<B: Lab>() {
     let device = B::device();
     let (stream, mut stays) = Job::<B>::capture(Stream::on(&device).unwrap());
     let (stream, mut goes) = Job::capture(stream);
@@ -250,7 +216,7 @@ fn a_graph_is_dropped_on_another_thread<B: Lab>() {
 
 /// M4, M5, L16: it allocates, frees, waits and replays beside the open window, which is none the
 /// worse.
-fn another_thread_works_while_a_stream_records<B: Lab>()
+pub fn another_thread_works_while_a_stream_records<B: Lab>()
 where
     B::Driver: Send,
 {
@@ -302,7 +268,7 @@ fn breaks_off<B: Lab>(
 
 /// L2, L3, L8: the stream, the pool and the next calls know nothing of it any more, and the error is
 /// told once, where it belongs.
-fn a_capture_fails_in_the_middle_and_the_stream_is_used_again<B: Lab>() {
+pub fn a_capture_fails_in_the_middle_and_the_stream_is_used_again<B: Lab>() {
     let device = B::device();
     let mut stream = Stream::on(&device).unwrap();
     let x = stream.upload(&of(1.0)).unwrap();
@@ -345,7 +311,7 @@ fn a_capture_fails_in_the_middle_and_the_stream_is_used_again<B: Lab>() {
 }
 
 /// M1, M2: neither by the memory that they give back nor by what they have run.
-fn captures_that_fail_leave_an_older_graph_as_it_was<B: Lab>() {
+pub fn captures_that_fail_leave_an_older_graph_as_it_was<B: Lab>() {
     let Bench { stream, .. } = bench::<B>();
     let (mut stream, mut old) = Job::<B>::capture(stream);
     for breaks_in in [0, 1] {
@@ -372,7 +338,7 @@ fn captures_that_fail_leave_an_older_graph_as_it_was<B: Lab>() {
 }
 
 /// M3, M4: nothing has been allocated, compiled or run before.
-fn the_first_work_of_a_device_is_a_capture<B: Lab>() {
+pub fn the_first_work_of_a_device_is_a_capture<B: Lab>() {
     let device = B::device();
     let stream = Stream::on(&device).unwrap();
     let (stream, mut graph, result) = stream
@@ -394,7 +360,7 @@ fn the_first_work_of_a_device_is_a_capture<B: Lab>() {
 }
 
 /// M3, M4, M7: with an older graph that keeps its memory.
-fn a_trimmed_pool_serves_the_next_capture<B: Lab>() {
+pub fn a_trimmed_pool_serves_the_next_capture<B: Lab>() {
     let device = B::device();
     let (stream, mut old) = Job::<B>::capture(Stream::on(&device).unwrap());
     unrelated(&stream, 100.0);
