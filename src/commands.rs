@@ -27,6 +27,13 @@ use crate::window::{Kept, Source, Window};
 /// takes `&Commands<B>` can thus be written once, and run, warmed up and recorded. Outside a window
 /// a command runs; inside, it is recorded and nothing runs (rule L10).
 ///
+/// They are borrowed from the stream, in one phase and on one thread. If you keep them longer, or lend
+/// them further: [`commands_kept_past_end`](crate::misuse::ownership::commands_kept_past_end),
+/// [`commands_taken_from_stream`](crate::misuse::ownership::commands_taken_from_stream),
+/// [`commands_sent_to_another_thread`](crate::misuse::threads::commands_sent_to_another_thread),
+/// [`commands_held_across_await`](crate::misuse::threads::commands_held_across_await). The driver stream
+/// behind them is [out of reach](crate::misuse::sealed::driver_reached_past_the_stream).
+///
 /// A command that fails in a window, or is refused there, dooms the recording, also when its error
 /// is ignored (rule L8). One that fails or is refused elsewhere marks what it should have written:
 /// until a command writes all of that buffer, reading it answers with [`Error::Marked`] and the
@@ -51,6 +58,9 @@ impl<B: Backend> Commands<B> {
     /// In a window the memory is what the warm-up freed, or what the pool has: nothing is asked of
     /// the driver (rule M4).
     ///
+    /// Take elements that are plain bytes. If you don't:
+    /// [`elements_on_the_heap`](crate::misuse::launches::elements_on_the_heap).
+    ///
     /// # Errors
     /// [`Error::ZeroLength`], [`Error::BadElement`], [`Error::TooLarge`], [`Error::OutOfMemory`],
     /// [`Error::PoolExhausted`] in a window, or the driver's.
@@ -62,6 +72,9 @@ impl<B: Backend> Commands<B> {
     }
 
     /// Allocates a buffer that holds a copy of `data`.
+    ///
+    /// Take elements that are plain bytes. If you don't:
+    /// [`elements_that_are_not_plain`](crate::misuse::launches::elements_that_are_not_plain).
     ///
     /// # Errors
     /// As [`alloc`](Self::alloc).
@@ -95,6 +108,9 @@ impl<B: Backend> Commands<B> {
     }
 
     /// Copies all of `from` into `to`.
+    ///
+    /// Copy between buffers of the stream's backend. If you don't:
+    /// [`copy_from_another_backend`](crate::misuse::launches::copy_from_another_backend).
     ///
     /// # Errors
     /// [`Error::LengthMismatch`] unless the lengths are equal; [`Error::Aliased`] if they overlap;
@@ -171,6 +187,9 @@ impl<B: Backend> Commands<B> {
     ///
     /// Where nobody can tell any more when the work is done (a wait failed, or the driver stream
     /// had to be retired), the value is kept for good.
+    ///
+    /// Keep what may be dropped on any thread. If you don't:
+    /// [`kept_value_that_stays_on_its_thread`](crate::misuse::threads::kept_value_that_stays_on_its_thread).
     pub fn keep<V: Send + 'static>(&self, value: V) {
         let value: Kept = Box::new(value);
         let mut window = self.window.borrow_mut();
@@ -187,6 +206,11 @@ impl<B: Backend> Commands<B> {
     /// `values` is what makes it another command besides its name and accesses: handles, shapes,
     /// scalars. `run` gets the spans of `accesses`, in their order, and must run the command, or
     /// record it while [`Custom::is_recording`]. It must issue no other command.
+    ///
+    /// Call it on a backend that takes custom commands, and use the token in `run` alone. If you don't:
+    /// [`custom_command_on_the_host`](crate::misuse::launches::custom_command_on_the_host),
+    /// [`custom_command_opens_a_window`](crate::misuse::sealed::custom_command_opens_a_window),
+    /// [`token_kept_past_its_command`](crate::misuse::sealed::token_kept_past_its_command).
     ///
     /// # Errors
     /// [`Error::Aliased`], [`Error::OtherDevice`], [`Error::Marked`], or what `run` returns.

@@ -30,6 +30,9 @@ use crate::window::{Contents, Kept, Touched};
 ///
 /// What the recording computed on the host is fixed: a number that a kernel captured stays what it
 /// was at recording. Let values that change go through a buffer.
+///
+/// What it owns is [out of reach](crate::misuse::sealed::graph_taken_apart), so that it cannot go before
+/// the graph does.
 #[must_use = "a graph that is dropped never runs"]
 pub struct Graph<B: Backend = Host> {
     parts: ManuallyDrop<Parts<B>>,
@@ -109,6 +112,14 @@ impl<B: Backend> Graph<B> {
     ///
     /// In a warm-up a replay runs, but is no part of what the capture compares or records.
     ///
+    /// Replay outside windows, on one thread at a time, on a stream of the graph's backend, when nobody
+    /// looks at the last result. If you don't:
+    /// [`replay_while_recording`](crate::misuse::while_recording::replay_while_recording),
+    /// [`replay_inside_capture`](crate::misuse::while_recording::replay_inside_capture),
+    /// [`graph_replayed_by_two_threads`](crate::misuse::threads::graph_replayed_by_two_threads),
+    /// [`graph_of_another_backend`](crate::misuse::launches::graph_of_another_backend),
+    /// [`replay_while_result_is_read`](crate::misuse::ownership::replay_while_result_is_read).
+    ///
     /// # Errors
     /// [`Error::OtherDevice`]; [`Error::Marked`] if a command that should have written the graph's
     /// input failed; or the driver's refusal. What the replay should have written is then marked,
@@ -132,7 +143,7 @@ impl<B: Backend> Graph<B> {
         let mark = |error: &Error| {
             let cause = Cause::new(|| "replay".into(), at, error);
             for touched in touched.iter().filter(written) {
-                touched.held.block().mark.set(&cause);
+                touched.memory.block().mark.set(&cause);
             }
         };
         for landing in &mut self.downloads {
@@ -142,18 +153,18 @@ impl<B: Backend> Graph<B> {
             touched
                 .iter()
                 .filter(|touched| touched.input)
-                .try_for_each(|touched| touched.held.block().mark.check())?;
+                .try_for_each(|touched| touched.memory.block().mark.check())?;
             stream.wait("replay", at, || {
                 let pages = touched
                     .iter()
-                    .map(|touched| (touched.held.block().page(), touched.written));
+                    .map(|touched| (touched.memory.block().page(), touched.written));
                 let submit = || stream.transition(|t| B::replay(executable, t));
                 let (done, here) = stream.in_order(pages, submit);
                 done.map(|()| here)
             })
         })?;
         for touched in touched.iter().filter(|touched| touched.written_whole) {
-            touched.held.block().mark.clear();
+            touched.memory.block().mark.clear();
         }
         self.flights.retain(|flight| !flight.is_same_line(&here));
         self.flights.push(here);
@@ -162,6 +173,13 @@ impl<B: Backend> Graph<B> {
 
     /// What the last replay left in a download, waiting for it. The graph is borrowed as long as
     /// the elements are looked at, so no replay can change them.
+    ///
+    /// Read outside windows, and let the result go before the next replay. If you don't:
+    /// [`graph_read_while_recording`](crate::misuse::while_recording::graph_read_while_recording),
+    /// [`replay_while_result_is_read`](crate::misuse::ownership::replay_while_result_is_read),
+    /// [`result_outlives_graph`](crate::misuse::ownership::result_outlives_graph),
+    /// [`download_read_as_other_elements`](crate::misuse::ownership::download_read_as_other_elements),
+    /// [`graph_read_by_two_threads`](crate::misuse::threads::graph_read_by_two_threads).
     ///
     /// # Errors
     /// [`Error::ForeignDownload`] if it was recorded in another graph, or not recorded;
@@ -243,7 +261,7 @@ impl<B: Backend> Graph<B> {
     #[must_use]
     pub fn memory(&self) -> GraphMemory {
         let touched = &self.parts.touched;
-        let bytes = |touched: &Touched<B>| touched.held.block().bytes();
+        let bytes = |touched: &Touched<B>| touched.memory.block().bytes();
         GraphMemory {
             buffers: touched.len(),
             device_bytes: saturating_sum(touched.iter().map(bytes)),

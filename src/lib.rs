@@ -64,6 +64,13 @@
 //! | [`Buffer`]`<T, B>` | plain elements only; only in commands of its backend |
 //! | [`TransitionError`] | gives the stream back; `?` turns it into [`Error`] |
 //!
+//! # What does not compile
+//!
+//! Every mistake that the compiler refuses has a page with the program, the compiler's answer, what
+//! happens where nothing checks, and what to write instead: [misuse], in the groups
+//! [order](misuse::order), [while recording](misuse::while_recording), [threads](misuse::threads),
+//! [ownership](misuse::ownership), [launches](misuse::launches) and [sealed](misuse::sealed).
+//!
 //! # What is checked while it runs
 //!
 //! The recorded run must be the warm-up run, command by command; the first command that differs or
@@ -144,6 +151,10 @@ pub use trace::{Node, NodeAccess, NodeKind};
 #[cfg(doc)]
 #[doc = include_str!("../ARCHITECTURE.md")]
 pub mod rules {}
+
+// Not for doctests: `tests/ui.rs` compiles and runs what it shows.
+#[cfg(all(doc, not(doctest)))]
+pub mod misuse;
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

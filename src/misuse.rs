@@ -67,13 +67,13 @@ catalogue! {
             "The window records work that never ran. Whatever happens only the first time (a library's \
              set-up, a kernel's compilation, an allocation) then happens inside the window, where the \
              driver forbids it: a matrix product that is captured before cuBLAS was ever used ends in an \
-             error of cuBLAS (pytorch/pytorch#99397), and a first call that tunes itself breaks the \
-             capture (vllm-project/vllm#46523).";
+             error of cuBLAS ([pytorch/pytorch#99397](https://github.com/pytorch/pytorch/issues/99397)), and a first call that tunes itself breaks the \
+             capture ([vllm-project/vllm#46523](https://github.com/vllm-project/vllm/issues/46523)).";
         end_without_begin:
             "A capture ended where none was begun.",
             "The driver answers with an illegal state, or with a graph of nothing. Where that answer is \
              not looked at, a null graph is made executable and launched, and the error shows up far \
-             from its cause (NVIDIA/cuopt#1758).";
+             from its cause ([NVIDIA/cuopt#1758](https://github.com/NVIDIA/cuopt/issues/1758)).";
         end_while_only_prepared:
             "A capture ended before its window was opened.",
             "What ran in the warm-up was run and not recorded, so there is no graph to have. Code that \
@@ -83,7 +83,7 @@ catalogue! {
             "A prepared stream prepared again.",
             "Two warm-ups share one stream, and the memory and the kernels of the first are taken for \
              those of the second. What the recording then does is not what was tried: in \
-             tracel-ai/burn#5772 warm-up and recording decided differently about the same memory.";
+             [tracel-ai/burn#5772](https://github.com/tracel-ai/burn/issues/5772) warm-up and recording decided differently about the same memory.";
         prepare_while_recording:
             "A second capture started inside an open window.",
             "The warm-up of the second capture would not run but be recorded into the first, and what it \
@@ -91,18 +91,26 @@ catalogue! {
              capture breaks, and the second has seen nothing.";
         begin_twice:
             "A window opened inside a window of the same stream.",
-            "The driver refuses, since a stream that captures cannot begin, and a library that opens a \
-             window of its own inside that of its caller can take the process down: \
-             microsoft/onnxruntime#32081.";
+            "The driver refuses, since a stream that captures cannot begin. Captures that are nested by way of \
+             a library merge, and break both ([pytorch/pytorch#191827](https://github.com/pytorch/pytorch/issues/191827)).";
         capture_while_prepared:
             "The short form on a stream that is prepared already.",
             "There would be two owners and two warm-ups for one window, and the record would tell of \
              both. The short form prepares, begins and ends by itself.";
+        capture_while_recording:
+            "The short form inside an open window.",
+            "It would warm up inside the window, where nothing runs, and begin a window within a window. \
+             A library that captures by itself could not be called inside its caller's capture: \
+             [microsoft/onnxruntime#32081](https://github.com/microsoft/onnxruntime/issues/32081).";
+        prepare_for_another_owner:
+            "A prepared capture prepared again for another owner.",
+            "Who owns a capture is who is told of its failures, and who may end it. If it changed on the \
+             way, a failure would go to a client that issued none of the commands.";
         warm_up_again_while_recording:
             "Another pass of the warm-up, with the window open.",
             "Work that should run, to compile or to tune, is recorded instead, and the graph holds it \
              once more than was meant. An autotuner that measures in a window measures nothing, or breaks \
-             it (vllm-project/vllm#46523).";
+             it ([vllm-project/vllm#46523](https://github.com/vllm-project/vllm/issues/46523)).";
         abort_without_capture:
             "A capture given up where none is under way.",
             "To close a window that is not open is an error of the driver's, which on many paths is kept \
@@ -122,19 +130,19 @@ catalogue! {
         synchronize_while_recording:
             "A stream waited for inside its window.",
             "The driver forbids it, and breaks the capture: every later command of the window fails, and \
-             there is no graph. The wait is often hidden in a library: microsoft/onnxruntime#15002, \
-             NVlabs/instant-ngp#795.";
+             there is no graph. The wait is often hidden in a library: [microsoft/onnxruntime#15002](https://github.com/microsoft/onnxruntime/issues/15002), \
+             [NVlabs/instant-ngp#795](https://github.com/NVlabs/instant-ngp/issues/795).";
         read_while_recording:
             "A result read inside the window.",
             "A blocking copy waits for a stream that is not running, so the driver refuses and breaks the \
-             capture (JuliaGPU/CUDA.jl#1229). A copy that does not block is recorded, and the reader \
+             capture ([JuliaGPU/CUDA.jl#1229](https://github.com/JuliaGPU/CUDA.jl/issues/1229)). A copy that does not block is recorded, and the reader \
              finds whatever was in its memory before; a later replay then writes there, used for \
              something else or not.";
         read_into_while_recording:
             "A result read into the caller's memory inside the window.",
             "The copy is recorded with the address of that memory. At the replay the memory is gone or \
              serves something else, and the device writes there all the same \
-             (huggingface/candle#3352 is the same with a copy to the device).";
+             ([huggingface/candle#3352](https://github.com/huggingface/candle/issues/3352) is the same with a copy to the device).";
         profile_while_recording:
             "Work timed inside the window.",
             "Where the clock is stopped without waiting, the time is that of recording, which says \
@@ -144,16 +152,16 @@ catalogue! {
             "A point to wait for, marked inside the window.",
             "An event that was recorded in a window stands for a node of the graph and not for work that \
              is under way, so asking it is an error and breaks captures that are open: a thread that \
-             polls such events brought down whole jobs (pytorch/pytorch#104487, \
-             sgl-project/sglang#29235).";
+             polls such events brought down whole jobs ([pytorch/pytorch#104487](https://github.com/pytorch/pytorch/issues/104487), \
+             [sgl-project/sglang#29235](https://github.com/sgl-project/sglang/issues/29235)).";
         replay_while_recording:
             "A graph replayed on a stream whose window is open.",
             "A graph cannot be launched into a stream that captures: the driver refuses and breaks the \
-             capture. In microsoft/onnxruntime#32081 the clean-up after that ended the process.";
+             capture. In [microsoft/onnxruntime#32081](https://github.com/microsoft/onnxruntime/issues/32081) the clean-up after that ended the process.";
         graph_read_while_recording:
             "What a replay left, read on a stream whose window is open.",
-            "The read has to wait for the replay, and a wait on this stream breaks its capture: \
-             NVIDIA/warp#653 is a read of a result on the way of a capture.";
+            "The read has to wait for the replay, and a wait on this stream breaks its capture. \
+             [NVIDIA/warp#653](https://github.com/NVIDIA/warp/issues/653) is such a read, inside a capture.";
         read_inside_capture:
             "A result read by the captured code.",
             "Code that looks at a result to decide what comes next cannot be recorded: a graph takes the \
@@ -162,16 +170,16 @@ catalogue! {
         synchronize_inside_capture:
             "The device waited for by the captured code.",
             "The wait breaks the capture, or waits for work that was recorded and never ran. The call is \
-             often one that was left in for debugging: JuliaGPU/CUDA.jl#1229 is such a wait in a copy.";
+             often one that was left in for debugging: [JuliaGPU/CUDA.jl#1229](https://github.com/JuliaGPU/CUDA.jl/issues/1229) is such a wait in a copy.";
         replay_inside_capture:
             "A graph replayed by the captured code.",
             "The launch of a graph is not a command that can be recorded, and fails inside the window \
-             (microsoft/onnxruntime#32081).";
+             ([microsoft/onnxruntime#32081](https://github.com/microsoft/onnxruntime/issues/32081)).";
         waits_in_any_phase:
             "A function for streams in any phase that waits on them.",
             "A helper that flushes or waits is called from everywhere, sooner or later from inside a \
              window, and breaks the capture of a caller who does not know that it waits \
-             (microsoft/onnxruntime#15002).";
+             ([microsoft/onnxruntime#15002](https://github.com/microsoft/onnxruntime/issues/15002)).";
     }
 
     /// Streams, recordings and graphs on more than one thread.
@@ -184,17 +192,17 @@ catalogue! {
         stream_shared_by_two_threads:
             "One stream used by two threads.",
             "Two threads that issue into one window have no order, so the graph is another one each time. \
-             On CUDA a call from another thread can break the window as a whole: ggml-org/llama.cpp#11804, \
-             NVIDIA/TensorRT#2888.";
+             On CUDA a call from another thread can break the window as a whole: [ggml-org/llama.cpp#11804](https://github.com/ggml-org/llama.cpp/issues/11804), \
+             [NVIDIA/TensorRT#2888](https://github.com/NVIDIA/TensorRT/issues/2888).";
         commands_sent_to_another_thread:
             "Commands lent to another thread.",
             "As with a shared stream: the order of the recording is left to chance, and a call of the other \
-             thread can break the window (NVIDIA/TensorRT#2888).";
+             thread can break the window ([NVIDIA/TensorRT#2888](https://github.com/NVIDIA/TensorRT/issues/2888)).";
         graph_replayed_by_two_threads:
             "One graph replayed by two threads at once.",
             "An executable graph is not safe to launch from two threads, and two runs of it write the same \
              scratch and the same outputs. The results are mixed, with no error: in \
-             microsoft/onnxruntime#17355 a graph made for one thread was run from others, and crashed.";
+             [microsoft/onnxruntime#17355](https://github.com/microsoft/onnxruntime/issues/17355) a graph made for one thread was run from others, and crashed.";
         graph_read_by_two_threads:
             "One graph's result read by two threads at once.",
             "Both threads wait and copy into the same place. Who comes second finds half of what the first \
@@ -203,7 +211,7 @@ catalogue! {
             "A recording carried to another thread than its driver allows.",
             "CUDA closes a thread's window only on that thread, and otherwise answers `WRONG_THREAD` and \
              leaves the stream capturing, so it can neither be ended nor used. Pools of threads that hand \
-             streams around meet this: microsoft/onnxruntime#28002 warns of it.";
+             streams around meet this: [microsoft/onnxruntime#28002](https://github.com/microsoft/onnxruntime/issues/28002) warns of it.";
         pinned_recording_held_across_await:
             "An open window held across an `.await` of a task that may change its thread.",
             "The task goes on on another thread, sometimes, and then the window cannot be closed. With few \
@@ -232,7 +240,7 @@ catalogue! {
             "A prepared stream used after `begin` took it.",
             "There is one driver stream, so what the old handle issues is recorded too. A write of the next \
              input becomes a node of the graph, and every replay writes that input again \
-             (tracel-ai/burn#5779: values of the host that were frozen into a graph).";
+             ([tracel-ai/burn#5779](https://github.com/tracel-ai/burn/issues/5779): values of the host that were frozen into a graph).";
         stream_used_after_end:
             "A recording used after `end` sealed it.",
             "The command runs now, at once, where its author thinks it is recorded. The graph lacks it, with \
@@ -257,7 +265,7 @@ catalogue! {
         commands_taken_from_stream:
             "Commands moved out of their stream.",
             "Commands without their stream have no phase and no guard, so nobody would close their window: \
-             a failed end that nobody cleans up leaves a stream capturing for good (NVIDIA/warp#1957).";
+             a failed end that nobody cleans up leaves a stream capturing for good ([NVIDIA/warp#1957](https://github.com/NVIDIA/warp/issues/1957)).";
         commands_kept_past_end:
             "Commands of a recording used when it has ended.",
             "They are recorded nowhere, and run at once on memory that the graph owns now, between two \
@@ -281,11 +289,11 @@ catalogue! {
             "A graph replayed while its result is looked at.",
             "The output of a graph is the same memory at each replay, so a result that was not copied \
              changes under its reader. It is the best known fault of captured code: \
-             pytorch/pytorch#104435, pytorch/pytorch#148439.";
+             [pytorch/pytorch#104435](https://github.com/pytorch/pytorch/issues/104435), [pytorch/pytorch#148439](https://github.com/pytorch/pytorch/issues/148439).";
         result_outlives_graph:
             "A result looked at when its graph is gone.",
             "The memory goes back to the pool with the graph, and is somebody else's: a use after free, \
-             which safe code could reach in NVlabs/cutile-rs#270.";
+             which safe code could reach in [NVlabs/cutile-rs#270](https://github.com/NVlabs/cutile-rs/issues/270).";
         read_as_other_elements:
             "A buffer read as another type of elements.",
             "The bytes are those of the other type, and nothing says so: numbers come out that look like \
@@ -304,11 +312,11 @@ catalogue! {
         kernel_borrows_a_local:
             "A kernel that borrows a variable of its function.",
             "The graph keeps the address, and the replay reads memory that is gone: \
-             huggingface/candle#3352 is a recorded copy from host memory that had been freed.";
+             [huggingface/candle#3352](https://github.com/huggingface/candle/issues/3352) is a recorded copy from host memory that had been freed.";
         kernel_keeps_state:
             "A kernel that keeps state between its runs.",
             "A graph of a device repeats what was recorded; host code of a kernel does not run again, so \
-             its state stands still. Counters that were kept on the host froze in tracel-ai/burn#5779.";
+             its state stands still. Counters that were kept on the host froze in [tracel-ai/burn#5779](https://github.com/tracel-ai/burn/issues/5779).";
         kernel_captures_a_stream:
             "A kernel that issues commands.",
             "A function that runs in a stream and calls the device waits for itself. CUDA forbids calls of \
@@ -321,7 +329,7 @@ catalogue! {
             "A kernel that keeps the slice it was given.",
             "The memory is reused as soon as the kernel is done, so the slice shows what other commands \
              write there. Pointers that outlive their launch are the most common fault of graphs: \
-             NVlabs/cutile-rs#270.";
+             [NVlabs/cutile-rs#270](https://github.com/NVlabs/cutile-rs/issues/270).";
         kernel_writes_what_it_reads:
             "A kernel that writes a buffer it should only read.",
             "The order between streams is made from what launches declare. A write that nobody knows of \
@@ -342,7 +350,7 @@ catalogue! {
         launch_without_accesses:
             "A launch that uses no memory.",
             "It could have no result, and a graph of it nothing to own. Where a kernel finds its memory by \
-             other ways, the graph does not keep that alive (kekzl/imp#1648: an address baked into a graph).";
+             other ways, the graph does not keep that alive ([kekzl/imp#1648](https://github.com/kekzl/imp/issues/1648): an address baked into a graph).";
         nine_accesses:
             "A launch of more than eight buffers.",
             "Nothing: eight is the limit of this crate, so that the types of the slices can be inferred.";
@@ -350,7 +358,7 @@ catalogue! {
             "A buffer of another backend in a launch.",
             "An address of one device is a number to the other. With luck it is not mapped; else the kernel \
              writes into memory of its own device. Devices that are mixed up in a capture break it: \
-             pytorch/pytorch#87794.";
+             [pytorch/pytorch#87794](https://github.com/pytorch/pytorch/issues/87794).";
         copy_from_another_backend:
             "A buffer copied from another backend's memory.",
             "A copy between devices needs both drivers, and one wait between them. A driver that is given \
@@ -358,7 +366,7 @@ catalogue! {
         graph_of_another_backend:
             "A graph replayed on a stream of another backend.",
             "A graph is an object of the driver that sealed it: another one takes the handle for one of its \
-             own. Captures that mix devices fail far from the mistake (pytorch/pytorch#87794).";
+             own. Captures that mix devices fail far from the mistake ([pytorch/pytorch#87794](https://github.com/pytorch/pytorch/issues/87794)).";
         elements_that_are_not_plain:
             "Elements of which not every pattern of bytes is a value.",
             "A kernel may leave any bytes in a buffer. A `bool` that is 2 is undefined behaviour, in code \
@@ -370,7 +378,7 @@ catalogue! {
         custom_command_on_the_host:
             "A command of one's own on the host backend.",
             "Such a command reaches the driver stream itself, so it is for the crate that owns the driver. \
-             From outside it could wait or free in a window, which breaks it (pytorch/pytorch#159594: a \
+             From outside it could wait or free in a window, which breaks it ([pytorch/pytorch#159594](https://github.com/pytorch/pytorch/issues/159594): a \
              free inside a capture).";
     }
 
@@ -391,7 +399,7 @@ catalogue! {
         recording_may_wait:
             "A recording declared able to wait.",
             "Every wait in a window breaks its capture, whoever declared it harmless \
-             (microsoft/onnxruntime#15002).";
+             ([microsoft/onnxruntime#15002](https://github.com/microsoft/onnxruntime/issues/15002)).";
         pinned_recording_declared_free:
             "A recording declared free to change its thread.",
             "The driver does not ask what was declared: it refuses to close the window on another thread, and \
@@ -408,14 +416,14 @@ catalogue! {
             "The device record written from outside.",
             "Memory goes back to the driver only while nobody records. A capture in the record that there is \
              not holds all of it up; one that is missing lets a free into an open window \
-             (pytorch/pytorch#159594).";
+             ([pytorch/pytorch#159594](https://github.com/pytorch/pytorch/issues/159594)).";
         record_of_another_backend:
             "One backend given the record of another.",
             "Each of the two would wait for windows of the other, and free in its own.";
         backend_called_by_hand:
             "A backend's `begin` called by hand.",
             "The driver records, and stream and record do not know. Waits and frees then hit an open window, \
-             and nobody closes it (NVIDIA/warp#1957: a stream that stays capturing for good).";
+             and nobody closes it ([NVIDIA/warp#1957](https://github.com/NVIDIA/warp/issues/1957): a stream that stays capturing for good).";
         token_forged:
             "A token put together by hand.",
             "As with a call by hand: the driver's window would open behind the back of the stream.";
@@ -425,7 +433,7 @@ catalogue! {
         custom_command_opens_a_window:
             "A custom command that opens a window.",
             "A command that begins a capture takes all that comes after it into a window that no phase tells \
-             of. Libraries that capture inside a capture do this: microsoft/onnxruntime#32081.";
+             of; the two merge and break ([pytorch/pytorch#191827](https://github.com/pytorch/pytorch/issues/191827) is such a case).";
         token_kept_past_its_command:
             "A token kept when its command is over.",
             "It would reach the driver stream at any time, in a window that was opened since: a wait or a \
@@ -437,17 +445,17 @@ catalogue! {
         driver_reached_past_the_stream:
             "The driver stream taken out of its stream.",
             "Calls of the driver's own are not compared, not ordered and not counted, and the ones that wait \
-             break the window (JuliaGPU/CUDA.jl#1229: a wait inside a copy did).";
+             break the window ([JuliaGPU/CUDA.jl#1229](https://github.com/JuliaGPU/CUDA.jl/issues/1229): a wait inside a copy did).";
         kernel_run_by_hand:
             "A kernel run past the commands.",
             "It would run during other commands on the same memory, with no order between them.";
         access_of_your_own:
             "A type declared to be an access.",
             "Memory that is used and not named is not kept by the graph, and not ordered between streams: \
-             use after free, and races (NVlabs/cutile-rs#270).";
+             use after free, and races ([NVlabs/cutile-rs#270](https://github.com/NVlabs/cutile-rs/issues/270)).";
         graph_taken_apart:
-            "What a graph owns taken out of it.",
-            "The executable would outlive the memory that it writes to. In beehive-lab/TornadoVM#1006 graphs \
+            "A graph looked into, for what it owns.",
+            "The executable would outlive the memory that it writes to. In [beehive-lab/TornadoVM#1006](https://github.com/beehive-lab/TornadoVM/issues/1006) graphs \
              ran over buffers that had been exchanged, with wrong results and no error.";
     }
 }

@@ -39,7 +39,14 @@ use crate::window::Window;
 /// the driver's window is closed and the device record left.
 ///
 /// A stream is used by one thread at a time. It can move between threads, but for a recording on a
-/// backend whose driver forbids it (see [`EndsAnywhere`](crate::backend::EndsAnywhere)).
+/// backend whose driver forbids it (see [`EndsAnywhere`](crate::backend::EndsAnywhere)). All that
+/// does not compile is shown in [`misuse`](crate::misuse): among threads,
+/// [`stream_shared_by_two_threads`](crate::misuse::threads::stream_shared_by_two_threads) and
+/// [`pinned_recording_held_across_await`](crate::misuse::threads::pinned_recording_held_across_await);
+/// and a stream is [not cloned](crate::misuse::ownership::stream_cloned), its insides are
+/// [not exchanged](crate::misuse::ownership::streams_swapped) and
+/// [not taken out](crate::misuse::sealed::stream_taken_apart), and there is
+/// [no fourth phase](crate::misuse::sealed::stream_in_a_made_up_phase).
 ///
 /// `std::mem::forget` on a stream under capture leaves its device recording for ever, and so keeps
 /// all memory that is dropped later. [`capture`](Self::capture) cannot be forgotten.
@@ -79,6 +86,9 @@ impl<B: Backend> Stream<NoCapture, B> {
     /// A new stream of `device`. Backends offer it as a method of theirs, such as
     /// [`Host::stream`](crate::Host::stream).
     ///
+    /// Open it without a capture. If you don't:
+    /// [`recording_opened_by_hand`](crate::misuse::sealed::recording_opened_by_hand).
+    ///
     /// # Errors
     /// The driver's refusal.
     pub fn on(device: &B) -> Result<Self, Error> {
@@ -102,6 +112,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// Who prepared the capture: kept from `prepare` to its end, on whichever thread (rule L4).
+    ///
+    /// Ask while a capture is under way. If you don't:
+    /// [`owner_without_capture`](crate::misuse::order::owner_without_capture).
     #[must_use]
     pub fn owner(&self) -> StreamId
     where
@@ -127,6 +140,17 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// `work` gets the commands, and not the stream: what waits (`read`, `synchronize`, `replay`)
     /// comes after the capture.
     ///
+    /// Call it on a stream without a capture, wait for nothing in `work`, carry no commands out of it,
+    /// and take what comes back. If you don't:
+    /// [`capture_while_prepared`](crate::misuse::order::capture_while_prepared),
+    /// [`capture_while_recording`](crate::misuse::order::capture_while_recording),
+    /// [`read_inside_capture`](crate::misuse::while_recording::read_inside_capture),
+    /// [`synchronize_inside_capture`](crate::misuse::while_recording::synchronize_inside_capture),
+    /// [`replay_inside_capture`](crate::misuse::while_recording::replay_inside_capture),
+    /// [`commands_carried_out_of_capture`](crate::misuse::ownership::commands_carried_out_of_capture),
+    /// [`stream_used_after_capture`](crate::misuse::ownership::stream_used_after_capture),
+    /// [`capture_ignored`](crate::misuse::ownership::capture_ignored).
+    ///
     /// # Errors
     /// With the stream: an error of `work`'s own (made with [`Error::step`]) as it is; where a
     /// command failed, that with its place, as [`Error::WarmUpFailed`] or [`Error::Doomed`]; or why
@@ -148,6 +172,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// ones compile kernels or choose among them. The last one is the one that the recording must
     /// equal (rule L15).
     ///
+    /// Call it on a stream without a capture. If you don't:
+    /// [`capture_while_recording`](crate::misuse::order::capture_while_recording).
+    ///
     /// # Errors
     /// As [`capture`](Self::capture); [`Error::NoWarmUp`] for no passes.
     ///
@@ -162,10 +189,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         P: Is<NoCapture>,
     {
         let mut prepared = self.prepare()?;
-        for pass in 0..passes {
-            if pass > 0 {
-                prepared = prepared.again();
-            }
+        for _ in 0..passes {
+            prepared = prepared.again();
             if let Err(failed) = work(&prepared) {
                 return Err(prepared.give_up(failed));
             }
@@ -183,6 +208,12 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// Starts a capture owned by the calling thread: [`prepare_as`](Self::prepare_as) with
     /// [`StreamId::current`].
     ///
+    /// Call it once, on a stream without a capture, and go on with what comes back. If you don't:
+    /// [`prepare_twice`](crate::misuse::order::prepare_twice),
+    /// [`prepare_while_recording`](crate::misuse::order::prepare_while_recording),
+    /// [`stream_used_after_prepare`](crate::misuse::ownership::stream_used_after_prepare),
+    /// [`prepare_ignored`](crate::misuse::ownership::prepare_ignored).
+    ///
     /// # Errors
     /// As [`prepare_as`](Self::prepare_as).
     pub fn prepare(self) -> Result<Stream<Prepared, B>, TransitionError<Stream<NoCapture, B>>>
@@ -194,6 +225,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
 
     /// Starts a capture that `owner` owns. What is issued from here to [`begin`](Self::begin) is
     /// the warm-up: it runs for real.
+    ///
+    /// Call it once, on a stream without a capture. If you don't:
+    /// [`prepare_for_another_owner`](crate::misuse::order::prepare_for_another_owner).
     ///
     /// # Errors
     /// The driver's refusal, with the stream; nothing has changed then.
@@ -212,6 +246,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
 
     /// Starts another pass of the warm-up. What the passes before issued is forgotten, also what
     /// failed in them: the last pass is the one that the recording must equal (rule L15).
+    ///
+    /// Call it before `begin`. If you don't:
+    /// [`warm_up_again_while_recording`](crate::misuse::order::warm_up_again_while_recording).
     pub fn again(self) -> Stream<Prepared, B>
     where
         P: Is<Prepared>,
@@ -222,6 +259,11 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// Opens the window: from here to [`end`](Self::end) commands are recorded, and nothing runs.
+    ///
+    /// Call it once, on a prepared stream, and go on with what comes back. If you don't:
+    /// [`begin_without_prepare`](crate::misuse::order::begin_without_prepare),
+    /// [`begin_twice`](crate::misuse::order::begin_twice),
+    /// [`stream_used_after_begin`](crate::misuse::ownership::stream_used_after_begin).
     ///
     /// # Errors
     /// [`Error::NoWarmUp`], [`Error::WarmUpFailed`] (rule L14), or the driver's refusal. The capture
@@ -241,6 +283,14 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// Closes the window and seals what was recorded into a graph.
+    ///
+    /// Call it on a recording, on a thread that may close it, and keep no commands past it. If you don't:
+    /// [`end_without_begin`](crate::misuse::order::end_without_begin),
+    /// [`end_while_only_prepared`](crate::misuse::order::end_while_only_prepared),
+    /// [`pinned_recording_sent_to_another_thread`](crate::misuse::threads::pinned_recording_sent_to_another_thread),
+    /// [`commands_kept_past_end`](crate::misuse::ownership::commands_kept_past_end),
+    /// [`stream_used_after_end`](crate::misuse::ownership::stream_used_after_end),
+    /// [`graph_ignored`](crate::misuse::ownership::graph_ignored).
     ///
     /// # Errors
     /// What doomed the recording ([`Error::Doomed`], [`Error::Diverged`]), that it is empty
@@ -278,6 +328,10 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// was recorded ever runs. A driver stream that will not leave its window is retired and replaced
     /// (rule L3).
     ///
+    /// Call it while a capture is under way. If you don't:
+    /// [`abort_without_capture`](crate::misuse::order::abort_without_capture),
+    /// [`stream_used_after_abort`](crate::misuse::ownership::stream_used_after_abort).
+    ///
     /// # Panics
     /// Where the driver does, or a value that the recording held; the capture has then ended.
     pub fn abort(self) -> Stream<NoCapture, B>
@@ -306,6 +360,11 @@ impl<P: Phase, B: Backend> Stream<P, B> {
 impl<P: Phase, B: Backend> Stream<P, B> {
     /// Waits until all that was issued on this stream is done.
     ///
+    /// Wait outside the window. If you don't:
+    /// [`synchronize_while_recording`](crate::misuse::while_recording::synchronize_while_recording),
+    /// [`synchronize_inside_capture`](crate::misuse::while_recording::synchronize_inside_capture),
+    /// [`waits_in_any_phase`](crate::misuse::while_recording::waits_in_any_phase).
+    ///
     /// # Errors
     /// What the work failed with, or the driver's refusal.
     #[track_caller]
@@ -322,6 +381,11 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// Waits for the stream, and copies the buffer to the host.
+    ///
+    /// Read outside the window, and as the elements that are there. If you don't:
+    /// [`read_while_recording`](crate::misuse::while_recording::read_while_recording),
+    /// [`read_inside_capture`](crate::misuse::while_recording::read_inside_capture),
+    /// [`read_as_other_elements`](crate::misuse::ownership::read_as_other_elements).
     ///
     /// # Errors
     /// [`Error::Marked`] if the command that should have written it failed;
@@ -346,6 +410,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     }
 
     /// As [`read`](Self::read), into memory of the caller's.
+    ///
+    /// Read outside the window. If you don't:
+    /// [`read_into_while_recording`](crate::misuse::while_recording::read_into_while_recording).
     ///
     /// # Errors
     /// As [`read`](Self::read), and [`Error::LengthMismatch`] unless the lengths are equal.
@@ -393,6 +460,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// The point behind all that was issued on this stream so far: to ask later, or elsewhere,
     /// whether it is done.
     ///
+    /// Mark it outside the window. If you don't:
+    /// [`completion_while_recording`](crate::misuse::while_recording::completion_while_recording).
+    ///
     /// # Errors
     /// The driver's refusal.
     #[track_caller]
@@ -407,6 +477,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
 
     /// How long the device takes for `work`: from an idle stream to an idle stream. In a warm-up its
     /// commands are part of it.
+    ///
+    /// Measure outside the window. If you don't:
+    /// [`profile_while_recording`](crate::misuse::while_recording::profile_while_recording).
     ///
     /// # Errors
     /// What `work` returns, or what its commands failed with.

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::access::Mode;
 use crate::backend::Backend;
 use crate::error::{At, Error};
-use crate::memory::{Block, Handle, Held, Pool, Primed, Returns, page_bytes};
+use crate::memory::{Block, Handle, Pool, Primed, Returns, Touching, page_bytes};
 use crate::stream_id::StreamId;
 use crate::trace::{Command, Touch, Trace};
 
@@ -91,7 +91,7 @@ pub(crate) struct Contents<B: Backend> {
 
 /// A block that a recording touches.
 pub(crate) struct Touched<B: Backend> {
-    pub(crate) held: Held<B>,
+    pub(crate) memory: Touching<B>,
     /// Whether a replay reads what it finds there.
     pub(crate) input: bool,
     pub(crate) written: bool,
@@ -253,14 +253,18 @@ impl<B: Backend> Window<B> {
             State::WarmUp(under) => Source::WarmUp(Arc::clone(&under.primed)),
             State::Recording(under, spare) => {
                 for block in spare.dropped.take() {
-                    let Some(&place) = spare.born.get(&block) else {
+                    let born = spare.born.get(&block).copied();
+                    let Some((place, block)) = born.and_then(|place| {
+                        let touched = self.contents.touched.get(place)?;
+                        Some((place, touched.memory.block()))
+                    }) else {
                         continue;
                     };
-                    let Some(touched) = self.contents.touched.get(place) else {
-                        continue;
-                    };
-                    let size = page_bytes(touched.held.block().bytes());
-                    spare.blocks.entry(size).or_default().push(place);
+                    // Another capture may have recorded it, while somebody had a handle.
+                    if block.is_of_one_recording() {
+                        let size = page_bytes(block.bytes());
+                        spare.blocks.entry(size).or_default().push(place);
+                    }
                 }
                 let again = spare
                     .blocks
@@ -268,7 +272,7 @@ impl<B: Backend> Window<B> {
                     .and_then(Vec::pop)
                     .and_then(|place| self.contents.touched.get(place));
                 match again {
-                    Some(touched) => Source::Again(Arc::clone(touched.held.block())),
+                    Some(touched) => Source::Again(Arc::clone(touched.memory.block())),
                     None => {
                         Source::Window(Arc::clone(&under.primed), self.issued.saturating_sub(1))
                     }
@@ -481,7 +485,7 @@ impl<B: Backend> Window<B> {
         }
         let place = self.contents.touched.len();
         self.contents.touched.push(Touched {
-            held: Held::new(block),
+            memory: Touching::new(block),
             input: false,
             written: false,
             written_whole: false,

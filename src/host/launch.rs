@@ -28,6 +28,20 @@ impl Commands {
     /// is given, and must call no device: that is refused as [`Error::InsideKernel`]. It must not
     /// wait for another thread that uses the device: that would never end.
     ///
+    /// Name each buffer with its access, let the kernel own what it uses, and write it in the call. If you don't:
+    /// [`buffer_launched_without_access`](crate::misuse::launches::buffer_launched_without_access),
+    /// [`launch_without_accesses`](crate::misuse::launches::launch_without_accesses),
+    /// [`nine_accesses`](crate::misuse::launches::nine_accesses),
+    /// [`buffer_of_another_backend`](crate::misuse::launches::buffer_of_another_backend),
+    /// [`kernel_takes_too_few_buffers`](crate::misuse::launches::kernel_takes_too_few_buffers),
+    /// [`kernel_writes_what_it_reads`](crate::misuse::launches::kernel_writes_what_it_reads),
+    /// [`kernel_borrows_a_local`](crate::misuse::launches::kernel_borrows_a_local),
+    /// [`kernel_keeps_state`](crate::misuse::launches::kernel_keeps_state),
+    /// [`kernel_keeps_a_slice`](crate::misuse::launches::kernel_keeps_a_slice),
+    /// [`kernel_captures_an_rc`](crate::misuse::launches::kernel_captures_an_rc),
+    /// [`kernel_captures_a_stream`](crate::misuse::launches::kernel_captures_a_stream),
+    /// [`kernel_bound_to_a_name_first`](crate::misuse::launches::kernel_bound_to_a_name_first).
+    ///
     /// A kernel is known by `name` and by its closure, not by what the closure captured: a number
     /// that differs between warm-up and recording is not noticed.
     ///
@@ -162,7 +176,8 @@ macro_rules! writing {
 writing!(Write);
 writing!(ReadWrite);
 
-/// The accesses of a host launch: one [`Access`], or a tuple of one to eight.
+/// The accesses of a host launch: one [`Access`], or a tuple of one to eight. What it does with them is
+/// [for launches alone](crate::misuse::sealed::kernel_run_by_hand).
 #[diagnostic::on_unimplemented(
     message = "a launch on the host needs one to eight accesses to buffers of `Host`",
     label = "expected a tuple of one to eight `read(&x)`, `write(&x)` or `read_write(&x)`",

@@ -5,7 +5,7 @@ use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::backend::Backend;
 use crate::memory::mark::Mark;
@@ -27,6 +27,8 @@ pub(crate) struct Block<B: Backend> {
     pool: Arc<Pool<B>>,
     /// The warm-up that it was allocated in, and whose recording will want the page.
     warm_up: Option<Arc<Primed<B>>>,
+    /// How many recordings and graphs touch it.
+    recordings: AtomicUsize,
     pub(crate) mark: Mark,
 }
 
@@ -44,6 +46,7 @@ impl<B: Backend> Block<B> {
             page: ManuallyDrop::new(page),
             pool: Arc::clone(pool),
             warm_up,
+            recordings: AtomicUsize::new(0),
             mark: Mark::default(),
         })
     }
@@ -59,6 +62,11 @@ impl<B: Backend> Block<B> {
 
     pub(crate) fn page(&self) -> &Page<B> {
         &self.page
+    }
+
+    /// Whether one recording touches it, and no other recording or graph.
+    pub(crate) fn is_of_one_recording(&self) -> bool {
+        self.recordings.load(Ordering::Acquire) == 1
     }
 
     /// Whether it belongs to the device of this pool (M10).
@@ -174,12 +182,8 @@ impl<B: Backend> Drop for Handle<B> {
 pub struct Held<B: Backend>(Arc<Block<B>>);
 
 impl<B: Backend> Held<B> {
-    pub(crate) fn new(block: &Arc<Block<B>>) -> Self {
+    fn new(block: &Arc<Block<B>>) -> Self {
         Self(Arc::clone(block))
-    }
-
-    pub(crate) fn block(&self) -> &Arc<Block<B>> {
-        &self.0
     }
 }
 
@@ -202,6 +206,27 @@ impl<B: Backend> fmt::Debug for Held<B> {
         f.debug_struct("Held")
             .field("bytes", &self.0.bytes)
             .finish_non_exhaustive()
+    }
+}
+
+/// A block that a recording or a graph touches: kept alive (M1), and counted, since memory that two
+/// of them touch is not one's to take again (M2).
+pub(crate) struct Touching<B: Backend>(Arc<Block<B>>);
+
+impl<B: Backend> Touching<B> {
+    pub(crate) fn new(block: &Arc<Block<B>>) -> Self {
+        block.recordings.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(block))
+    }
+
+    pub(crate) fn block(&self) -> &Arc<Block<B>> {
+        &self.0
+    }
+}
+
+impl<B: Backend> Drop for Touching<B> {
+    fn drop(&mut self) {
+        self.0.recordings.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -11,7 +11,7 @@ pub use block::{Held, Span};
 pub use buffer::Buffer;
 pub use pool::DeviceMemory;
 
-pub(crate) use block::{Block, Handle};
+pub(crate) use block::{Block, Handle, Touching};
 pub(crate) use buffer::bytes_of_elements;
 pub(crate) use mark::Cause;
 pub(crate) use page::{Page, page_bytes};

@@ -390,6 +390,17 @@ pub fn an_error_of_the_captured_code_comes_back_with_the_stream<B: Lab>() {
     }
 }
 
+/// What the caller made of a command's error comes back, not what the crate would have said.
+pub fn an_error_that_the_caller_made_of_a_failure_comes_back<B: Lab>() {
+    let Bench { stream, x, .. } = bench::<B>();
+    let refused = stream.capture(|c| {
+        c.write(&x, &[1.0])
+            .map_err(|_| Error::step("while loading layer 3"))
+    });
+    let told = told(refused.unwrap_err().error());
+    assert!(told.ends_with("while loading layer 3"), "{told}");
+}
+
 /// L13: a clone is the same device, a new one is another.
 pub fn clones_of_a_device_share_one_record<B: Lab>() {
     let Bench { device, stream, .. } = bench::<B>();

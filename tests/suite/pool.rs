@@ -108,6 +108,38 @@ pub fn scratch_that_a_handle_reaches_is_not_taken_again<B: Lab>() {
     assert_eq!(stream.read(&y).unwrap(), [5.0, 6.0]);
 }
 
+/// M2: nor what another capture has recorded meanwhile.
+pub fn scratch_that_another_graph_touches_is_not_taken_again<B: Lab>() {
+    let Bench {
+        device,
+        stream,
+        x,
+        y,
+    } = bench::<B>();
+    let other = Stream::on(&device).unwrap();
+    let stream = stream.prepare().unwrap();
+    for _ in 0..2 {
+        let scratch = stream.alloc(2).unwrap();
+        B::add(&stream, &x, &scratch, 1.0).unwrap();
+    }
+    let stream = stream.begin().unwrap();
+    let shared = stream.alloc(2).unwrap();
+    B::add(&stream, &x, &shared, 1.0).unwrap();
+    let (other, mut writes, ()) = other
+        .capture(|c| {
+            c.write(&shared, &[5.0, 6.0])?;
+            B::add(c, &shared, &y, 0.0)
+        })
+        .unwrap();
+    drop(shared);
+    // The warm-up had only one of them at once.
+    let error = stream.alloc::<f32>(2).unwrap_err();
+    assert!(matches!(error, Error::PoolExhausted { .. }), "{error:?}");
+    drop(stream);
+    writes.replay(&other).unwrap();
+    assert_eq!(other.read(&y).unwrap(), [5.0, 6.0]);
+}
+
 /// M2: a buffer from before the window, dropped inside it, is an input, and is not taken.
 pub fn an_input_dropped_in_the_window_is_not_taken_as_scratch<B: Lab>() {
     let Bench { stream, y, .. } = bench::<B>();
