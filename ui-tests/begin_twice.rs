@@ -1,0 +1,16 @@
+//! A window is opened inside a window of the same stream.
+
+use graph_capture::{Error, Host};
+
+fn main() -> Result<(), Error> {
+    let stream = Host::new().stream()?;
+    let scores = stream.upload(&[1.0, 2.0])?;
+
+    let stream = stream.prepare()?;
+    stream.fill(&scores, 0.0)?;
+    let stream = stream.begin()?;
+    stream.fill(&scores, 0.0)?;
+    let stream = stream.begin()?;
+    drop(stream);
+    Ok(())
+}

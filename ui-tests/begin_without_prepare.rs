@@ -1,0 +1,13 @@
+//! The window is opened on a stream that was never prepared: nothing was warmed up.
+
+use graph_capture::{Error, Host};
+
+fn main() -> Result<(), Error> {
+    let stream = Host::new().stream()?;
+    let scores = stream.upload(&[1.0, 2.0])?;
+
+    let stream = stream.begin()?;
+    stream.fill(&scores, 0.0)?;
+    let (_stream, _graph) = stream.end()?;
+    Ok(())
+}
