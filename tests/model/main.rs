@@ -69,11 +69,16 @@ impl Device for Lazy {
     }
 }
 
+/// `cases` sequences, or as many as `PROPTEST_CASES` asks for.
 fn config(cases: u32) -> Config {
+    let asked = Config::default();
     Config {
-        cases,
+        cases: match std::env::var_os("PROPTEST_CASES") {
+            Some(_) => asked.cases,
+            None => cases,
+        },
         failure_persistence: None,
-        ..Config::default()
+        ..asked
     }
 }
 
