@@ -22,7 +22,7 @@ unsafe impl<B: Backend> Sync for Commands<B> where Self: UsedByManyThreads {}
 #[diagnostic::on_unimplemented(
     message = "commands cannot wait for the device: `read` and `synchronize` are calls of the stream",
     label = "not among the commands that a capture can record",
-    note = "wait on the stream, before `prepare` or after `end`; to get results out of a graph, record a `download`"
+    note = "wait on the stream, before the capture or after it; to get results out of a graph, record a `download`"
 )]
 pub trait Waits {
     fn refuse<R>(&self) -> R;
