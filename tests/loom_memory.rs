@@ -6,6 +6,8 @@
 //! ```
 #![cfg(graph_capture_loom)]
 #![allow(dead_code, unreachable_pub)]
+// Loom runs the threads of a model one at a time, and asks for neither `Send` nor `Sync`.
+#![allow(clippy::arc_with_non_send_sync)]
 
 #[path = "../src/record.rs"]
 mod record;
