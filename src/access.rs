@@ -113,7 +113,8 @@ mod sealed {
 }
 pub(crate) use sealed::{Access as SealedAccess, Accesses as SealedAccesses};
 
-/// One [`read`], [`write()`] or [`read_write`] of a buffer of backend `B`.
+/// One [`read`], [`write()`] or [`read_write`] of a buffer of backend `B`, and
+/// [nothing else](crate::misuse::sealed::access_of_your_own).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an access to memory of `{B}`",
     label = "say how the launch uses the buffer: `read(&x)`, `write(&x)` or `read_write(&x)`",

@@ -209,7 +209,10 @@ pub trait EndsAnywhere: Backend {}
 )]
 pub trait OpenCalls: Backend {}
 
-/// Permission to run one transition, wait or replay on a driver stream. Made by the crate alone.
+/// Permission to run one transition, wait or replay on a driver stream. Made by the crate alone: it is
+/// neither [forged](crate::misuse::sealed::token_forged) nor [made](crate::misuse::sealed::token_made) by
+/// others, nor [passed on](crate::misuse::sealed::token_of_another_backend), so nobody
+/// [calls a backend by hand](crate::misuse::sealed::backend_called_by_hand).
 pub struct Transition<'a, B: Backend> {
     driver: &'a B::Driver,
     device: &'a B,

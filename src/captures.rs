@@ -17,7 +17,9 @@ use crate::record::{CaptureStatus, Entry, Record};
 ///
 /// A backend makes one with [`DeviceCaptures::new`] beside its device and hands it out by
 /// [`Backend::captures`]; nothing else is asked of it. Only the crate's transitions write it, and
-/// the brand `B` keeps one backend from writing another's. Everybody may read it, through
+/// the brand `B` keeps one backend from writing another's: see
+/// [`record_written_from_outside`](crate::misuse::sealed::record_written_from_outside) and
+/// [`record_of_another_backend`](crate::misuse::sealed::record_of_another_backend). Everybody may read it, through
 /// [`status`](Self::status).
 pub struct DeviceCaptures<B: Backend> {
     status: CaptureStatus,

@@ -15,7 +15,7 @@ use crate::captures::DeviceCaptures;
 use crate::download::Download;
 use crate::error::{At, Error};
 use crate::lost::keep_for_good;
-use crate::memory::{Block, Buffer, Cause, Handle, Span, bytes_of_elements};
+use crate::memory::{Block, Buffer, Cause, Element, Handle, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
 use crate::trace::{Command, Name, NodeKind, no_kernel};
@@ -65,7 +65,7 @@ impl<B: Backend> Commands<B> {
     /// [`Error::ZeroLength`], [`Error::BadElement`], [`Error::TooLarge`], [`Error::OutOfMemory`],
     /// [`Error::PoolExhausted`] in a window, or the driver's.
     #[track_caller]
-    pub fn alloc<T: Pod>(&self, len: usize) -> Result<Buffer<T, B>, Error> {
+    pub fn alloc<T: Element>(&self, len: usize) -> Result<Buffer<T, B>, Error> {
         self.create(NodeKind::Alloc, len, Location::caller(), |call, span| {
             B::fill(call, span, &[0])
         })
@@ -79,7 +79,7 @@ impl<B: Backend> Commands<B> {
     /// # Errors
     /// As [`alloc`](Self::alloc).
     #[track_caller]
-    pub fn upload<T: Pod>(&self, data: &[T]) -> Result<Buffer<T, B>, Error> {
+    pub fn upload<T: Element>(&self, data: &[T]) -> Result<Buffer<T, B>, Error> {
         let at = Location::caller();
         self.create(NodeKind::Upload, data.len(), at, |call, span| {
             B::write(call, span, bytemuck::cast_slice(data))

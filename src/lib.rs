@@ -138,7 +138,7 @@ pub use download::Download;
 pub use error::{At, Error, TransitionError};
 pub use graph::{Graph, GraphMemory};
 pub use host::Host;
-pub use memory::{Buffer, DeviceMemory};
+pub use memory::{Buffer, DeviceMemory, Element};
 pub use phase::{
     AnyThread, Is, MayWait, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,
 };

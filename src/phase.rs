@@ -61,7 +61,8 @@ mod sealed {
     impl Sealed for super::Recording {}
 }
 
-/// One of [`NoCapture`], [`Prepared`], [`Recording`]. Sealed: there is no fourth.
+/// One of [`NoCapture`], [`Prepared`], [`Recording`]. Sealed: there is
+/// [no fourth](crate::misuse::sealed::phase_of_your_own).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a phase of a stream",
     label = "not a phase",
@@ -139,23 +140,28 @@ pub trait UnderCapture: Phase {
     fn owner<B: Backend>(data: &Self::Data<B>) -> StreamId;
 }
 
-macro_rules! under_capture {
-    ($phase:ident) => {
-        impl UnderCapture for $phase {
-            fn capture<B: Backend>(data: Capture<B>) -> Capture<B> {
-                data
-            }
+impl UnderCapture for Prepared {
+    fn capture<B: Backend>(data: Capture<B>) -> Capture<B> {
+        data
+    }
 
-            fn owner<B: Backend>(data: &Capture<B>) -> StreamId {
-                data.owner()
-            }
-        }
-    };
+    fn owner<B: Backend>(data: &Capture<B>) -> StreamId {
+        data.owner()
+    }
 }
-under_capture!(Prepared);
-under_capture!(Recording);
 
-/// The stream may wait for the device: [`NoCapture`] or [`Prepared`].
+impl UnderCapture for Recording {
+    fn capture<B: Backend>(data: Capture<B>) -> Capture<B> {
+        data
+    }
+
+    fn owner<B: Backend>(data: &Capture<B>) -> StreamId {
+        data.owner()
+    }
+}
+
+/// The stream may wait for the device: [`NoCapture`] or [`Prepared`], and
+/// [no other](crate::misuse::sealed::recording_may_wait).
 #[diagnostic::on_unimplemented(
     message = "reading, waiting and replaying need a stream in phase `NoCapture` or `Prepared`, but the stream is in phase `{Self}`",
     label = "not while recording: nothing that was recorded has run",
@@ -169,7 +175,8 @@ static_assertions::assert_not_impl_any!(Recording: MayWait, Is<NoCapture>, Is<Pr
 static_assertions::assert_not_impl_any!(Prepared: Is<NoCapture>, Is<Recording>);
 static_assertions::assert_not_impl_any!(NoCapture: UnderCapture, Is<Prepared>, Is<Recording>);
 
-/// A stream of `B` in this phase may move to another thread.
+/// A stream of `B` in this phase may move to another thread. A backend says so by
+/// [`EndsAnywhere`], and [in no other way](crate::misuse::sealed::pinned_recording_declared_free).
 #[diagnostic::on_unimplemented(
     message = "a stream in phase `{Self}` cannot move to another thread",
     label = "cannot move to another thread",

@@ -4,7 +4,10 @@
 use crate::backend::Backend;
 use crate::commands::Commands;
 use crate::error::Error;
+use crate::graph::Graph;
 use crate::memory::Buffer;
+use crate::phase::Phase;
+use crate::stream::Stream;
 
 /// Commands are not.
 #[diagnostic::on_unimplemented(
@@ -17,6 +20,21 @@ pub trait UsedByManyThreads {}
 // SAFETY: the bound never holds, so this never applies. Commands hold a `RefCell`, and would not be
 // `Sync` without it either; the compiler would then speak of that.
 unsafe impl<B: Backend> Sync for Commands<B> where Self: UsedByManyThreads {}
+
+// SAFETY: as above. Without it the answer would walk through the insides of a stream.
+unsafe impl<P: Phase, B: Backend> Sync for Stream<P, B> where Self: UsedByManyThreads {}
+
+/// Graphs are not.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be shared between threads: one thread at a time replays a graph and reads its results",
+    label = "would be used by two threads",
+    note = "move the graph to the thread that uses it, or let one thread read and share the elements"
+)]
+pub trait ReplayedByManyThreads {}
+
+// SAFETY: the bound never holds, so this never applies. A graph holds an executable that need not be
+// `Sync`, and what was read of it in cells.
+unsafe impl<B: Backend> Sync for Graph<B> where Self: ReplayedByManyThreads {}
 
 /// Commands do not: streams do, in the phases in which they may.
 #[diagnostic::on_unimplemented(

@@ -13,6 +13,19 @@ use crate::backend::Backend;
 use crate::error::{At, Error};
 use crate::memory::block::{Handle, Span};
 
+/// What a buffer holds: a type of which every pattern of bytes is a value. Every [`bytemuck::Pod`] is
+/// one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an element of a buffer: a device may leave any bytes there, and not all are a `{Self}`",
+    label = "not plain bytes",
+    note = "elements are numbers, arrays of elements, and structs that derive `bytemuck::Pod`"
+)]
+pub trait Element: Pod {}
+
+// Or the answer would speak of `Pod`, and list its many implementors.
+#[diagnostic::do_not_recommend]
+impl<T: Pod> Element for T {}
+
 /// Elements of `T` in the memory of a device.
 ///
 /// A clone, and a [`slice`](Self::slice), is another handle to the same memory. Dropping the handles

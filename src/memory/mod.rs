@@ -8,7 +8,7 @@ mod pool;
 mod returns;
 
 pub use block::{Held, Span};
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Element};
 pub use pool::DeviceMemory;
 
 pub(crate) use block::{Block, Handle, Touching};
