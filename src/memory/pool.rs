@@ -268,6 +268,8 @@ pub(crate) struct Primed<B: Backend> {
 struct Stock<B: Backend> {
     pages: Shelf<B>,
     out: BTreeMap<usize, Out>,
+    /// The recording has all that it can need: what the warm-up frees from here on is everybody's.
+    reserved: bool,
 }
 
 #[derive(Default)]
@@ -287,6 +289,7 @@ impl<B: Backend> Primed<B> {
             stock: Mutex::new(Some(Stock {
                 pages,
                 out: BTreeMap::new(),
+                reserved: false,
             })),
         })
     }
@@ -317,7 +320,7 @@ impl<B: Backend> Primed<B> {
     pub(crate) fn put(&self, asked: usize, page: Page<B>) -> Option<Page<B>> {
         let size = page_bytes(asked);
         let mut stock = lock(&self.stock);
-        let Some(stock) = &mut *stock else {
+        let Some(stock) = stock.as_mut().filter(|stock| !stock.reserved) else {
             return Some(page);
         };
         let out = stock.out.entry(size).or_default();
@@ -337,6 +340,7 @@ impl<B: Backend> Primed<B> {
             let Some(stock) = &mut *stock else {
                 return Ok(());
             };
+            stock.reserved = true;
             self.pool.take_back(stock.spare());
             stock.lacking()
         };

@@ -213,6 +213,20 @@ pub fn buffers_of_the_warm_up_may_be_kept<B: Lab>() {
     assert_eq!(stream.read(&warm_up).unwrap(), [9.0, 9.0]);
 }
 
+/// M3: what the warm-up still had when the window opened is everybody's when it goes.
+pub fn a_buffer_of_the_warm_up_that_goes_in_the_window_is_free_for_others<B: Lab>() {
+    let Bench { device, stream, .. } = bench::<B>();
+    let other = Stream::on(&device).unwrap();
+    let stream = stream.prepare().unwrap();
+    let warm_up = stream.alloc::<f32>(100).unwrap();
+    let stream = stream.begin().unwrap();
+    let before = memory(&device).allocated;
+    drop(warm_up);
+    drop(other.alloc::<f32>(100).unwrap());
+    assert_eq!(memory(&device).allocated, before);
+    drop(stream);
+}
+
 /// M4: a recording that keeps what the warm-up dropped needs more than that had.
 pub fn a_window_that_needs_more_than_its_warm_up_is_doomed_by_name<B: Lab>() {
     let Bench { stream, x, y, .. } = bench::<B>();
