@@ -217,6 +217,7 @@ macro_rules! suite {
             an_input_dropped_in_the_window_is_not_taken_as_scratch,
             what_the_warm_up_freed_is_kept_for_the_recording,
             buffers_of_the_warm_up_may_be_kept,
+            what_was_primed_is_free_when_the_capture_ends,
             a_buffer_of_the_warm_up_that_goes_in_the_window_is_free_for_others,
             a_window_that_needs_more_than_its_warm_up_is_doomed_by_name,
             memory_of_a_window_is_not_readable_before_a_replay,

@@ -227,6 +227,19 @@ pub fn a_buffer_of_the_warm_up_that_goes_in_the_window_is_free_for_others<B: Lab
     drop(stream);
 }
 
+/// M3: the end of a capture frees what it had primed, also where a buffer of its warm-up stays.
+pub fn what_was_primed_is_free_when_the_capture_ends<B: Lab>() {
+    let Bench { device, stream, .. } = bench::<B>();
+    let stream = stream.prepare().unwrap();
+    let stays = stream.alloc::<f32>(100).unwrap();
+    drop(stream.alloc::<f32>(100).unwrap());
+    let stream = stream.abort();
+    let before = memory(&device).allocated;
+    let taken = stream.alloc::<f32>(100).unwrap();
+    assert_eq!(memory(&device).allocated, before);
+    drop((stays, taken));
+}
+
 /// M4: a recording that keeps what the warm-up dropped needs more than that had.
 pub fn a_window_that_needs_more_than_its_warm_up_is_doomed_by_name<B: Lab>() {
     let Bench { stream, x, y, .. } = bench::<B>();
