@@ -154,6 +154,16 @@ pub fn a_replay_clears_the_marks_of_what_it_writes<B: Lab>() {
     assert_eq!(stream.read(&y).unwrap(), [4.0, 5.0]);
 }
 
+/// But one that writes a part of it leaves the rest as doubtful as it was.
+pub fn a_replay_that_writes_a_part_does_not_clear_the_mark<B: Lab>() {
+    let Bench { stream, x, .. } = bench::<B>();
+    let half = x.slice(..1).unwrap();
+    let (stream, mut graph, ()) = stream.capture(|c| c.fill(&half, 1.0)).unwrap();
+    let _ = stream.write(&x, &[]);
+    graph.replay(&stream).unwrap();
+    assert_marked(stream.read(&x), "write");
+}
+
 /// M10, M11: a refused command marks no memory of another device.
 pub fn memory_of_another_device_is_not_marked<B: Lab>() {
     let Bench { stream, x, .. } = bench::<B>();

@@ -234,6 +234,7 @@ macro_rules! suite {
             a_failure_in_a_window_marks_nothing,
             a_replay_over_marked_input_is_refused_and_marks_its_outputs,
             a_replay_clears_the_marks_of_what_it_writes,
+            a_replay_that_writes_a_part_does_not_clear_the_mark,
             memory_of_another_device_is_not_marked,
         }
         suite! { $lab;
