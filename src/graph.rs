@@ -19,7 +19,7 @@ use crate::memory::{Cause, Handle, Span};
 use crate::order::Place;
 use crate::phase::MayWait;
 use crate::stream::Stream;
-use crate::trace::{Node, NodeKind, Trace, saturating_sum};
+use crate::trace::{Node, Trace, saturating_sum};
 use crate::window::{Contents, Kept, Touched};
 
 /// A sealed recording: work to replay as often as wanted.
@@ -63,10 +63,7 @@ impl<B: Backend> Landing<B> {
     /// Whether a replay has left something there.
     fn check(&self) -> Result<(), Error> {
         match self.handle.block().mark.check() {
-            // Its own mark, and not one that an input passed on.
-            Err(Error::Marked { name, first, .. })
-                if matches!(*first, Error::NotReplayed) && *name == *NodeKind::Download.name() =>
-            {
+            Err(Error::Marked { first, .. }) if matches!(*first, Error::NotReplayed) => {
                 Err(Error::NotReplayed)
             }
             checked => checked,
