@@ -128,6 +128,7 @@ mod stream;
 mod stream_id;
 mod sync;
 mod trace;
+mod waits;
 mod window;
 
 pub use access::{read, read_write, write};
