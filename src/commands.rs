@@ -93,7 +93,15 @@ impl<B: Backend> Commands<B> {
     /// [`Error::LengthMismatch`] unless the lengths are equal; [`Error::OtherDevice`]; or the driver's.
     #[track_caller]
     pub fn write<T: Pod>(&self, buffer: &Buffer<T, B>, data: &[T]) -> Result<(), Error> {
-        let at = Location::caller();
+        self.write_at(buffer, data, Location::caller())
+    }
+
+    pub(crate) fn write_at<T: Pod>(
+        &self,
+        buffer: &Buffer<T, B>,
+        data: &[T],
+        at: At,
+    ) -> Result<(), Error> {
         let to = buffer.span();
         let uses = [Use::write(to)];
         self.issue(
@@ -195,8 +203,12 @@ impl<B: Backend> Commands<B> {
         let mut window = self.window.borrow_mut();
         if window.is_recording() {
             window.keep(value);
-        } else {
+        } else if window.runs() {
             self.kept.borrow_mut().push(value);
+        } else {
+            // No work is around it. It goes with nothing borrowed (M14).
+            drop(window);
+            drop(value);
         }
     }
 
@@ -369,6 +381,25 @@ impl<B: Backend> Commands<B> {
         &self.followed
     }
 
+    /// Issues commands that are no part of the capture under way: in `window` in place of its own.
+    pub(crate) fn aside<R>(&self, window: Window<B>, issue: impl FnOnce(&Self) -> R) -> R {
+        let own = self.window.replace(window);
+        let _back = Back(self, Some(own));
+        issue(self)
+    }
+
+    /// The code around the commands failed, which no command shows: `name` is what fails (L8, N6).
+    pub(crate) fn fail(&self, name: &'static str, at: At, error: &Error) {
+        let mut window = self.window.borrow_mut();
+        let place = window.issued();
+        window.fail(place, || name.into(), at, error);
+    }
+
+    /// Whether the driver stream was lost, and none has taken its place.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.driver.is_err()
+    }
+
     /// Whether the driver stream is still in a window that should have closed.
     pub(crate) fn is_stuck(&self) -> bool {
         self.transition(|t| Ok(B::in_window(t))).unwrap_or(false)
@@ -406,6 +437,18 @@ impl<B: Backend> Commands<B> {
         let kept = self.kept.take();
         drop(kept);
         self.captures.give_back();
+    }
+}
+
+/// Puts a window back, also when a panic goes by.
+struct Back<'c, B: Backend>(&'c Commands<B>, Option<Window<B>>);
+
+impl<B: Backend> Drop for Back<'_, B> {
+    fn drop(&mut self) {
+        if let Some(own) = self.1.take() {
+            let aside = self.0.window.replace(own);
+            drop(aside);
+        }
     }
 }
 

@@ -4,8 +4,11 @@
 use std::fmt;
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::StreamId;
+use crate::phase::PhaseName;
+use crate::server::GraphId;
+use crate::stream_id::StreamId;
 
 /// Where in the caller's source a command was issued.
 pub type At = &'static Location<'static>;
@@ -268,6 +271,97 @@ pub enum Error {
         at: Option<At>,
     },
 
+    // ---- Callers share a stream of a server's pool. Nothing ran; wait, or end the capture in the way.
+    /// A call that the caller's own capture does not allow now. Rules N2, N6.
+    #[error(
+        "{call} of {caller}: its stream is in phase `{phase}`{}; {}",
+        held_by(.owner), next_step(.call, *.phase)
+    )]
+    OutOfOrder {
+        /// The refused call.
+        call: &'static str,
+        /// Who called.
+        caller: StreamId,
+        /// Whose capture is under way, if one is.
+        owner: Option<StreamId>,
+        /// The phase of the caller's stream.
+        phase: PhaseName,
+    },
+
+    /// The capture of another caller holds the stream. Rules N2, N5, N8.
+    #[error(
+        "{call} of {caller}: its stream is held by the capture of {owner}, in phase `{phase}`; call again when that has \
+         ended, or abort it if its owner is gone"
+    )]
+    Neighbour {
+        /// The refused call.
+        call: &'static str,
+        /// Who called.
+        caller: StreamId,
+        /// Whose capture holds the stream.
+        owner: StreamId,
+        /// The phase of that capture.
+        phase: PhaseName,
+    },
+
+    /// The capture of `owner` was ended by another caller, and no graph came of it. Rules N3, N4.
+    #[error("the capture of {owner} was discarded by {by}, who shares its stream; capture again")]
+    Abandoned {
+        /// Who had prepared the capture.
+        owner: StreamId,
+        /// Who ended it.
+        by: StreamId,
+    },
+
+    /// The capture of `owner` outlasted its time limit, and no graph came of it. Rule N13.
+    #[error(
+        "the capture of {owner} was discarded, since it was not ended within {limit:?}; capture again, in less time \
+         or under a larger limit"
+    )]
+    Expired {
+        /// Who had prepared the capture.
+        owner: StreamId,
+        /// The time from `prepare` that it had.
+        limit: Duration,
+    },
+
+    /// The capture of `owner` was discarded since it disconnected. Rule N13.
+    #[error("the capture of {owner} was discarded, since it disconnected in the middle of it")]
+    Disconnected {
+        /// Who had prepared the capture.
+        owner: StreamId,
+    },
+
+    /// More than one thing to tell, the most important first.
+    #[error("{}", told(.0))]
+    Several(Arc<[Error]>),
+
+    /// A graph that the pool does not have. Rule N11.
+    #[error(
+        "{call}: there is no {graph} in this pool; it was destroyed, or is another pool's: capture it again"
+    )]
+    UnknownGraph {
+        /// The refused call.
+        call: &'static str,
+        /// The graph asked for.
+        graph: GraphId,
+    },
+
+    /// A graph that another caller captured, which alone may destroy it.
+    #[error("destroy of {caller}: {graph} belongs to {owner}, who alone destroys it")]
+    NotYourGraph {
+        /// The graph.
+        graph: GraphId,
+        /// Who called.
+        caller: StreamId,
+        /// Who captured it.
+        owner: StreamId,
+    },
+
+    /// A pool of no streams. Rule N1.
+    #[error("a pool of no streams serves nobody; ask for at least one")]
+    NoStreams,
+
     // ---- The device is at fault. Free something, retry, or give up on it.
     /// The device has no memory left for an allocation.
     #[error("no memory for {bytes} bytes{}; drop buffers or graphs, or ask for less", at_place(.at))]
@@ -353,6 +447,27 @@ impl Error {
 /// ` at FILE:LINE:COLUMN`, where that is known.
 fn at_place(at: &Option<At>) -> String {
     at.map_or_else(String::new, |at| format!(" at {at}"))
+}
+
+/// Whose capture it is, where one is under way.
+fn held_by(owner: &Option<StreamId>) -> String {
+    owner.map_or_else(String::new, |owner| format!(", in the capture of {owner}"))
+}
+
+/// What to call first.
+fn next_step(call: &str, phase: PhaseName) -> &'static str {
+    match (call, phase) {
+        ("prepare", _) => "end or abort that capture first",
+        (_, PhaseName::Idle) => "prepare a capture first",
+        ("end", PhaseName::WarmUp) => "begin first, or abort",
+        ("begin" | "again", PhaseName::Window) => "its window is open already: end or abort it",
+        _ => "end or abort the capture first, since nothing that is recorded has run",
+    }
+}
+
+fn told(errors: &[Error]) -> String {
+    let told: Vec<_> = errors.iter().map(Error::to_string).collect();
+    told.join("; and: ")
 }
 
 /// A refused transition: the error, and the stream, which is in phase

@@ -12,6 +12,7 @@ use bytemuck::Pod;
 use crate::Host;
 use crate::backend::Backend;
 use crate::captures::{Departed, DeviceCaptures};
+use crate::commands::Commands;
 use crate::download::Download;
 use crate::error::{At, Error};
 use crate::issue::noting;
@@ -132,20 +133,18 @@ impl<B: Backend> Graph<B> {
     where
         P: MayWait,
     {
-        let at = Location::caller();
+        self.replay_on(stream, Location::caller())
+    }
+
+    /// As [`replay`](Self::replay), for whoever has made sure that the stream may.
+    pub(crate) fn replay_on(&mut self, stream: &Commands<B>, at: At) -> Result<(), Error> {
         self.check_device("replay", stream, at)?;
         let Parts {
             executable,
             touched,
             ..
         } = &mut *self.parts;
-        let written = |touched: &&Touched<B>| touched.written;
-        let mark = |error: &Error| {
-            let cause = Cause::new(|| "replay".into(), at, error);
-            for touched in touched.iter().filter(written) {
-                touched.memory.block().mark.set(&cause);
-            }
-        };
+        let mark = |error: &Error| mark_written(touched, at, error);
         for landing in &mut self.downloads {
             landing.read.take();
         }
@@ -194,7 +193,16 @@ impl<B: Backend> Graph<B> {
     where
         P: MayWait,
     {
-        let at = Location::caller();
+        self.read_on(download, stream, Location::caller())
+    }
+
+    /// As [`read`](Self::read), for whoever has made sure that the stream may wait.
+    pub(crate) fn read_on<T: Pod>(
+        &self,
+        download: &Download<T>,
+        stream: &Commands<B>,
+        at: At,
+    ) -> Result<&[T], Error> {
         self.check_device("read", stream, at)?;
         let landing = self
             .downloads
@@ -226,12 +234,25 @@ impl<B: Backend> Graph<B> {
         Ok(bytemuck::try_cast_slice(read).unwrap_or_default())
     }
 
-    fn check_device<P: MayWait>(
-        &self,
-        call: &'static str,
-        stream: &Stream<P, B>,
-        at: At,
-    ) -> Result<(), Error> {
+    /// Marks what a replay that was refused should have written (N10).
+    pub(crate) fn refuse(&self, at: At, error: &Error) {
+        mark_written(&self.parts.touched, at, error);
+    }
+
+    /// Whether it was replayed since it was sealed.
+    pub(crate) fn was_replayed(&self) -> bool {
+        !self.flights.is_empty()
+    }
+
+    /// Waits until no replay of it is in flight.
+    ///
+    /// # Errors
+    /// What the work, or the wait, failed with.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        self.flights.iter().try_for_each(Place::wait)
+    }
+
+    fn check_device(&self, call: &'static str, stream: &Commands<B>, at: At) -> Result<(), Error> {
         if self.captures.is_same_device(stream.captures()) {
             return Ok(());
         }
@@ -297,6 +318,14 @@ impl<B: Backend> Graph<B> {
         }
         dot.push_str("}\n");
         dot
+    }
+}
+
+/// Marks what a replay failed to write, with the cause (M11).
+fn mark_written<B: Backend>(touched: &[Touched<B>], at: At, error: &Error) {
+    let cause = Cause::new(|| "replay".into(), at, error);
+    for touched in touched.iter().filter(|touched| touched.written) {
+        touched.memory.block().mark.set(&cause);
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::access::Use;
 use crate::backend::{Backend, Call, Transition};
+use crate::captures::DeviceCaptures;
 use crate::commands::Commands;
 use crate::error::{At, Error};
 use crate::memory::{Cause, Page, Span};
@@ -143,19 +144,6 @@ impl<B: Backend> Commands<B> {
         Ok(())
     }
 
-    /// Refuses memory of another device (M10).
-    pub(crate) fn check_device(
-        &self,
-        call: &'static str,
-        span: Span<'_, B>,
-        at: At,
-    ) -> Result<(), Error> {
-        if span.block().is_of(self.captures().pool()) {
-            return Ok(());
-        }
-        Err(other_device(call, at))
-    }
-
     /// Marks what `command` should have written on this device (M11).
     fn mark_written(&self, command: &Command<'_, B>, error: &Error) {
         let cause = Cause::new(|| command.title(), command.at, error);
@@ -165,6 +153,21 @@ impl<B: Backend> Commands<B> {
                 used.span.block().mark.set(&cause);
             }
         }
+    }
+}
+
+impl<B: Backend> DeviceCaptures<B> {
+    /// Refuses memory of another device (M10).
+    pub(crate) fn check_device(
+        &self,
+        call: &'static str,
+        span: Span<'_, B>,
+        at: At,
+    ) -> Result<(), Error> {
+        if span.block().is_of(self.pool()) {
+            return Ok(());
+        }
+        Err(other_device(call, at))
     }
 }
 

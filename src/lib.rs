@@ -124,6 +124,7 @@ mod order;
 mod phase;
 mod record;
 mod refused;
+pub mod server;
 mod stream;
 mod stream_id;
 mod sync;

@@ -61,6 +61,17 @@ impl<B: Backend> Line<B> {
         drop(before);
     }
 
+    /// Waits on the host until all that was submitted so far is done.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let submitted = self.submitted();
+        if self.is_done(submitted) {
+            return Ok(());
+        }
+        B::wait(&*self.mark()?, None)?;
+        self.note_done(submitted);
+        Ok(())
+    }
+
     /// The place of the next submission.
     pub(crate) fn next(self: &Arc<Self>) -> Place<B> {
         Place {
@@ -115,11 +126,7 @@ impl<B: Backend> Place<B> {
         if self.line.is_done(self.at) {
             return Ok(());
         }
-        let submitted = self.line.submitted();
-        let point = self.line.mark()?;
-        B::wait(&point, None)?;
-        self.line.note_done(submitted);
-        Ok(())
+        self.line.wait()
     }
 }
 

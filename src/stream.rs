@@ -177,12 +177,25 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     pub fn capture_with<R>(
         self,
         passes: usize,
+        work: impl FnMut(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<(Stream<NoCapture, B>, Graph<B>, R), TransitionError<Stream<NoCapture, B>>>
+    where
+        P: Is<NoCapture>,
+    {
+        self.capture_as(StreamId::current(), passes, work)
+    }
+
+    /// As [`capture_with`](Self::capture_with), for `owner`.
+    pub(crate) fn capture_as<R>(
+        self,
+        owner: StreamId,
+        passes: usize,
         mut work: impl FnMut(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(Stream<NoCapture, B>, Graph<B>, R), TransitionError<Stream<NoCapture, B>>>
     where
         P: Is<NoCapture>,
     {
-        let mut prepared = self.prepare()?;
+        let mut prepared = self.prepare_as(owner)?;
         for _ in 0..passes {
             prepared = prepared.again();
             if let Err(failed) = work(&prepared) {

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytemuck::Pod;
 
 use crate::backend::{Backend, Call};
+use crate::captures::DeviceCaptures;
 use crate::commands::{Commands, same_length};
 use crate::completion::Completion;
 use crate::error::{At, Error};
@@ -29,12 +30,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        let submitted = self.line().submitted();
-        self.wait("synchronize", Location::caller(), || {
-            self.transition(B::synchronize)
-        })?;
-        self.waited(submitted);
-        Ok(())
+        self.synchronize_at(Location::caller())
     }
 
     /// Waits for the stream, and copies the buffer to the host.
@@ -53,17 +49,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        let at = Location::caller();
-        self.check_at(buffer, at)?;
-        let mut into = Vec::new();
-        into.try_reserve_exact(buffer.len())
-            .map_err(|_| Error::OutOfMemory {
-                bytes: buffer.span().bytes(),
-                at: Some(at),
-            })?;
-        into.resize(buffer.len(), T::zeroed());
-        self.fetch(buffer.span(), bytemuck::cast_slice_mut(&mut into), at)?;
-        Ok(into)
+        self.read_at(buffer, Location::caller())
     }
 
     /// As [`read`](Self::read), into memory of the caller's.
@@ -80,7 +66,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     {
         let at = Location::caller();
         same_length("read", buffer.len(), into.len(), at)?;
-        self.check_at(buffer, at)?;
+        self.captures().check_at("read", buffer, at)?;
         self.fetch(buffer.span(), bytemuck::cast_slice_mut(into), at)
     }
 
@@ -91,27 +77,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// [`Error::OtherDevice`].
     #[track_caller]
     pub fn check<T: Pod>(&self, buffer: &Buffer<T, B>) -> Result<(), Error> {
-        self.check_at(buffer, Location::caller())
-    }
-
-    fn check_at<T: Pod>(&self, buffer: &Buffer<T, B>, at: At) -> Result<(), Error> {
-        self.check_device("read", buffer.span(), at)?;
-        buffer.span().block().mark.check()
-    }
-
-    /// Copies device memory to the host, in order with the other streams (M9), and waits for it.
-    pub(crate) fn fetch(&self, from: Span<'_, B>, into: &mut [u8], at: At) -> Result<(), Error> {
-        let here = self.wait("read", at, || {
-            let page = [(from.block().page(), false)].into_iter();
-            let (fetched, here) = self.in_order(page, || {
-                B::fetch(Call::new(self.driver()?, self.device(), false), from)
-            });
-            let fetched = fetched?;
-            self.transition(|t| B::land(t, fetched, into))?;
-            Ok(here)
-        })?;
-        self.waited(here.at);
-        Ok(())
+        let at = Location::caller();
+        self.captures().check_at("check", buffer, at)
     }
 
     /// The point behind all that was issued on this stream so far: to ask later, or elsewhere,
@@ -127,9 +94,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        self.wait("completion", Location::caller(), || {
-            self.line().mark().map(Completion::new)
-        })
+        self.completion_at(Location::caller())
     }
 
     /// How long the device takes for `work`: from an idle stream to an idle stream. In a warm-up its
@@ -151,10 +116,73 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        self.synchronize()?;
+        self.profile_at(Location::caller(), work)
+    }
+}
+
+/// The same, for whoever has made sure that the stream may wait.
+impl<B: Backend> Commands<B> {
+    pub(crate) fn synchronize_at(&self, at: At) -> Result<(), Error> {
+        let submitted = self.line().submitted();
+        self.wait("synchronize", at, || self.transition(B::synchronize))?;
+        self.waited(submitted);
+        Ok(())
+    }
+
+    pub(crate) fn read_at<T: Pod>(&self, buffer: &Buffer<T, B>, at: At) -> Result<Vec<T>, Error> {
+        self.captures().check_at("read", buffer, at)?;
+        let mut into = Vec::new();
+        into.try_reserve_exact(buffer.len())
+            .map_err(|_| Error::OutOfMemory {
+                bytes: buffer.span().bytes(),
+                at: Some(at),
+            })?;
+        into.resize(buffer.len(), T::zeroed());
+        self.fetch(buffer.span(), bytemuck::cast_slice_mut(&mut into), at)?;
+        Ok(into)
+    }
+
+    /// Copies device memory to the host, in order with the other streams (M9), and waits for it.
+    pub(crate) fn fetch(&self, from: Span<'_, B>, into: &mut [u8], at: At) -> Result<(), Error> {
+        let here = self.wait("read", at, || {
+            let page = [(from.block().page(), false)].into_iter();
+            let (fetched, here) = self.in_order(page, || {
+                B::fetch(Call::new(self.driver()?, self.device(), false), from)
+            });
+            let fetched = fetched?;
+            self.transition(|t| B::land(t, fetched, into))?;
+            Ok(here)
+        })?;
+        self.waited(here.at);
+        Ok(())
+    }
+
+    pub(crate) fn completion_at(&self, at: At) -> Result<Completion<B>, Error> {
+        self.wait("completion", at, || self.line().mark().map(Completion::new))
+    }
+
+    pub(crate) fn profile_at<R>(
+        &self,
+        at: At,
+        work: impl FnOnce(&Self) -> Result<R, Error>,
+    ) -> Result<(R, Duration), Error> {
+        self.synchronize_at(at)?;
         let begin = Instant::now();
         let result = work(self)?;
-        self.synchronize()?;
+        self.synchronize_at(at)?;
         Ok((result, begin.elapsed()))
+    }
+}
+
+impl<B: Backend> DeviceCaptures<B> {
+    /// Refuses to read memory of another device (M10), and memory that is marked (M11).
+    pub(crate) fn check_at<T: Pod>(
+        &self,
+        call: &'static str,
+        buffer: &Buffer<T, B>,
+        at: At,
+    ) -> Result<(), Error> {
+        self.check_device(call, buffer.span(), at)?;
+        buffer.span().block().mark.check()
     }
 }

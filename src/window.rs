@@ -41,6 +41,8 @@ pub(crate) struct Window<B: Backend> {
 /// How far a capture has come, as its commands see it.
 enum State<B: Backend> {
     Idle,
+    /// No capture of the caller's is under way, and it must not run what it issues either.
+    Refusing(Error),
     WarmUp(Under<B>),
     Recording(Under<B>, Spare),
 }
@@ -48,6 +50,8 @@ enum State<B: Backend> {
 /// What a capture has in both its phases.
 pub(crate) struct Under<B: Backend> {
     owner: StreamId,
+    /// Other callers use the stream as well.
+    shared: bool,
     primed: Arc<Primed<B>>,
 }
 
@@ -55,6 +59,7 @@ impl<B: Backend> Clone for Under<B> {
     fn clone(&self) -> Self {
         Self {
             owner: self.owner,
+            shared: self.shared,
             primed: Arc::clone(&self.primed),
         }
     }
@@ -116,10 +121,26 @@ impl<B: Backend> Window<B> {
         Self::new(State::Idle, Trace::default())
     }
 
+    /// Commands are refused, and mark what they should have written (M11).
+    pub(crate) fn refusing(error: Error) -> Self {
+        Self::new(State::Refusing(error), Trace::default())
+    }
+
     /// A warm-up begins.
     pub(crate) fn warm_up(owner: StreamId, pool: &Arc<Pool<B>>) -> Self {
-        let primed = Primed::new(pool);
-        Self::new(State::WarmUp(Under { owner, primed }), Trace::default())
+        let under = Under {
+            owner,
+            shared: false,
+            primed: Primed::new(pool),
+        };
+        Self::new(State::WarmUp(under), Trace::default())
+    }
+
+    /// Others use the stream of this capture as well: see [`check_input`](Self::check_input).
+    pub(crate) fn share(&mut self) {
+        if let State::WarmUp(under) = &mut self.state {
+            under.shared = true;
+        }
     }
 
     fn new(state: State<B>, warm_up: Trace) -> Self {
@@ -145,9 +166,13 @@ impl<B: Backend> Window<B> {
 
     /// Another warm-up pass begins (L15). It finds the memory that the last one freed.
     pub(crate) fn again(&mut self) {
-        if let State::WarmUp(Under { owner, primed }) = &self.state {
-            let (owner, primed) = (*owner, primed.again());
-            *self = Self::new(State::WarmUp(Under { owner, primed }), Trace::default());
+        if let State::WarmUp(under) = &self.state {
+            let primed = under.primed.again();
+            let under = Under {
+                primed,
+                ..under.clone()
+            };
+            *self = Self::new(State::WarmUp(under), Trace::default());
         }
     }
 
@@ -191,9 +216,19 @@ impl<B: Backend> Window<B> {
         matches!(self.state, State::Recording(..))
     }
 
+    /// Whether what is issued runs now.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self.state, State::Idle | State::WarmUp(_))
+    }
+
+    /// Commands issued in this run so far.
+    pub(crate) fn issued(&self) -> usize {
+        self.issued
+    }
+
     fn under(&self) -> Option<&Under<B>> {
         match &self.state {
-            State::Idle => None,
+            State::Idle | State::Refusing(_) => None,
             State::WarmUp(under) | State::Recording(under, _) => Some(under),
         }
     }
@@ -213,6 +248,7 @@ impl<B: Backend> Window<B> {
     ) -> Result<usize, Error> {
         match (&self.state, &self.doom) {
             (State::Idle, _) => return check(self, false).map(|()| 0),
+            (State::Refusing(error), _) => return Err(error.clone()),
             (State::Recording(..), Some(doom)) => return Err(doom.clone()),
             _ => {}
         }
@@ -249,7 +285,7 @@ impl<B: Backend> Window<B> {
     /// Where the allocation that was just admitted, of `bytes` bytes, finds its memory.
     pub(crate) fn source(&mut self, bytes: usize) -> Source<B> {
         match &mut self.state {
-            State::Idle => Source::Anywhere,
+            State::Idle | State::Refusing(_) => Source::Anywhere,
             State::WarmUp(under) => Source::WarmUp(Arc::clone(&under.primed)),
             State::Recording(under, spare) => {
                 for block in spare.dropped.take() {
@@ -316,11 +352,13 @@ impl<B: Backend> Window<B> {
         }
     }
 
-    /// Whether `block` was allocated in this window: what it holds comes with the first replay.
+    /// Whether the recording does not mind the mark on `block`: since it allocated it, so what it
+    /// holds comes with the first replay; or since others use its stream, whose failures must not
+    /// doom it (N9), and each replay will ask again.
     #[cold]
-    fn is_born_here(&self, block: &Block<B>) -> bool {
+    fn overlooks(&self, block: &Block<B>) -> bool {
         match &self.state {
-            State::Recording(_, spare) => spare.born.contains_key(&block.id()),
+            State::Recording(under, spare) => under.shared || spare.born.contains_key(&block.id()),
             _ => false,
         }
     }
@@ -328,7 +366,7 @@ impl<B: Backend> Window<B> {
     /// Refuses input that was never written as it should (M11), unless it will be by this recording.
     #[inline]
     pub(crate) fn check_input(&self, block: &Block<B>) -> Result<(), Error> {
-        if !block.mark.is_set() || self.is_born_here(block) {
+        if !block.mark.is_set() || self.overlooks(block) {
             return Ok(());
         }
         block.mark.check()

@@ -1,14 +1,19 @@
-//! The rules as tests, generic over the backend: L in `lifecycle` and `trace`, M in the others.
+//! The rules as tests, generic over the backend: L in `lifecycle` and `trace`, N in `server`,
+//! `neighbours`, `owners` and `cache`, M in the others.
 //! A backend's own test file implements [`Lab`] and calls `suite!`.
 #![allow(dead_code)] // Not every test file uses every helper.
 
+pub mod cache;
 pub mod habits;
 pub mod lifecycle;
 pub mod marks;
 pub mod memory;
+pub mod neighbours;
 mod on_host;
+pub mod owners;
 pub mod pool;
 pub mod results;
+pub mod server;
 pub mod slices;
 pub mod trace;
 
@@ -270,6 +275,60 @@ macro_rules! suite {
             captures_that_fail_leave_an_older_graph_as_it_was,
             the_first_work_of_a_device_is_a_capture,
             a_trimmed_pool_serves_the_next_capture,
+        }
+        mod server {
+            use super::*;
+            suite! { $lab;
+                server: transitions_follow_the_capture_order,
+                the_window_carries_its_owner,
+                only_the_stream_that_opened_a_capture_may_seal_it,
+                a_capture_no_one_can_close_does_not_wedge_the_stream,
+                an_abandoned_window_reports_whose_it_was_and_what_doomed_it,
+                a_rejected_transition_changes_nothing,
+                abort_recovers_a_window_that_never_opened,
+                the_record_counts_every_recording_stream,
+                callers_fold_onto_streams_by_their_number,
+                a_pool_of_no_streams_is_refused,
+                the_owner_of_an_abandoned_capture_is_told_once,
+                a_new_capture_is_not_answered_with_an_old_notice,
+                the_last_of_two_abandoned_captures_is_told,
+            }
+            suite! { $lab;
+                neighbours: a_neighbours_waits_in_a_window_are_refused,
+                a_neighbours_refused_write_marks_its_memory,
+                a_neighbours_calls_in_a_window_run_on_a_spare_stream,
+                a_diverted_write_is_seen_by_the_owners_replay,
+                questions_are_always_answered,
+                a_neighbours_refused_launch_marks_what_it_would_have_written,
+                a_neighbours_refused_replay_marks_what_it_would_have_written,
+                nothing_that_a_neighbour_does_dooms_the_owners_capture,
+                a_mark_of_a_neighbour_is_for_the_replay_to_refuse,
+                neighbours_run_as_usual_beside_a_warm_up,
+                neighbours_do_not_take_the_memory_that_a_warm_up_primed,
+            }
+            suite! { $lab;
+                cache: a_key_is_captured_once,
+                the_graph_unused_for_longest_goes_first,
+                a_graph_too_large_for_the_cache_is_not_kept,
+                a_failed_capture_is_not_cached,
+                a_cache_captures_nothing_in_the_capture_of_another,
+                a_key_can_be_removed,
+            }
+            suite! { $lab;
+                owners: what_the_owner_cannot_have_recorded_dooms_its_capture,
+                an_error_of_a_closure_of_the_owner_dooms_its_capture,
+                a_panic_of_a_closure_of_the_owner_dooms_its_capture,
+                the_owners_own_waits_in_its_window_are_refused,
+                what_a_refused_capture_would_have_written_is_marked,
+                what_a_replay_that_did_not_start_would_have_written_is_marked,
+                graphs_have_names_of_their_own,
+                a_graph_is_destroyed_once_and_when_its_replay_is_done,
+                a_graph_is_destroyed_by_its_owner_alone,
+                a_caller_that_disconnects_loses_its_capture,
+                a_capture_that_outlasts_its_time_is_abandoned,
+                a_pool_counts_what_it_did,
+                a_pool_is_trimmed_between_windows,
+            }
         }
     };
     ($lab:ty; $module:ident: $($test:ident),+ $(,)?) => {

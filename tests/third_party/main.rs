@@ -2,6 +2,7 @@
 
 mod memory;
 mod order;
+mod server;
 #[path = "../suite/mod.rs"]
 mod suite;
 #[path = "../third/mod.rs"]

@@ -1,0 +1,115 @@
+//! Where a call of a caller goes: onto the stream of its slot, beside a capture on it, or nowhere.
+
+use std::time::Duration;
+
+use crate::backend::Backend;
+use crate::commands::Commands;
+use crate::error::{At, Error};
+use crate::issue::noting;
+use crate::window::Window;
+
+/// A stream for one call, and in what sense the call is its own.
+pub(super) struct Lane<'s, B: Backend> {
+    pub(super) commands: &'s Commands<B>,
+    pub(super) way: Way,
+    /// The other stream of the slot, where the caller may have work under way too.
+    pub(super) other: Option<&'s Commands<B>>,
+}
+
+pub(super) enum Way {
+    /// No capture is on the stream.
+    Free,
+    /// The caller's own capture is, in its warm-up.
+    WarmUp,
+    /// The caller's own window is open. The error is for what cannot be recorded.
+    Window(Error),
+    /// The warm-up of somebody else is, and the call is no part of it (N12).
+    Beside,
+    /// The window of somebody else is open, and this is the spare stream (N5).
+    Spare,
+    /// The window of somebody else is open (N5, N8).
+    Refused(Error),
+}
+
+impl<B: Backend> Lane<'_, B> {
+    /// Issues commands. What is refused marks what it should have written (M11).
+    pub(super) fn issue<R>(
+        self,
+        call: &'static str,
+        at: At,
+        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.way {
+            Way::Window(_) => self.own(call, at, work),
+            Way::Refused(error) => {
+                let refusing = Window::refusing(error.clone());
+                // Whatever it says, nothing of it ran.
+                drop(self.commands.aside(refusing, work));
+                Err(error)
+            }
+            _ => self.run(call, at, work),
+        }
+    }
+
+    /// Waits, reads or replays: in no window.
+    pub(super) fn wait<R>(
+        self,
+        call: &'static str,
+        at: At,
+        wait: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.way {
+            Way::Window(error) | Way::Refused(error) => Err(error),
+            _ => self.run(call, at, wait),
+        }
+    }
+
+    /// Waits for both streams of the slot.
+    pub(super) fn synchronize(self, at: At) -> Result<(), Error> {
+        let other = self.other;
+        self.wait("synchronize", at, |c| c.synchronize_at(at))?;
+        settle(other)
+    }
+
+    /// Times `work`, from idle streams to an idle stream.
+    pub(super) fn profile<R>(
+        self,
+        at: At,
+        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<(R, Duration), Error> {
+        let other = self.other;
+        self.wait("profile", at, |c| {
+            settle(other)?;
+            c.profile_at(at, work)
+        })
+    }
+
+    fn run<R>(
+        self,
+        call: &'static str,
+        at: At,
+        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        match self.way {
+            Way::WarmUp => self.own(call, at, work),
+            Way::Beside => self.commands.aside(Window::idle(), work),
+            _ => work(self.commands),
+        }
+    }
+
+    /// As part of the caller's own capture, which `work` fails if it fails by itself (N6).
+    fn own<R>(
+        self,
+        call: &'static str,
+        at: At,
+        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let commands = self.commands;
+        noting(|error| commands.fail(call, at, error), || work(commands))
+    }
+}
+
+/// Waits for what was issued on a stream, outside its window.
+fn settle<B: Backend>(other: Option<&Commands<B>>) -> Result<(), Error> {
+    other.map_or(Ok(()), |other| other.line().wait())
+}

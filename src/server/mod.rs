@@ -1,0 +1,54 @@
+//! For servers: many callers, served by few streams.
+//!
+//! ```
+//! use graph_capture::server::{Neighbours, StreamPool};
+//! use graph_capture::{Error, Host, StreamId, read, write};
+//!
+//! // Built and used on the thread that owns the device.
+//! let mut pool = StreamPool::new(Host::new(), 2)?.with_neighbours(Neighbours::Divert);
+//! let (alice, bob) = (StreamId::new(7), StreamId::new(9)); // both on stream 1 of 2
+//!
+//! let (x, y) = pool.submit(alice, |c| Ok((c.upload(&[1.0, 2.0])?, c.alloc::<f32>(2)?)))?;
+//! let mut step = |pool: &mut StreamPool| {
+//!     pool.submit(alice, |c| {
+//!         c.launch("double", (read(&x), write(&y)), |(x, y)| {
+//!             for (y, x) in y.iter_mut().zip(x) {
+//!                 *y = 2.0 * x;
+//!             }
+//!         })
+//!     })
+//! };
+//! pool.prepare(alice)?;
+//! step(&mut pool)?;
+//! pool.begin(alice)?;
+//! // Bob does not know of the window, and is not in it.
+//! let his = pool.submit(bob, |c| c.upload(&[5.0]))?;
+//! assert_eq!(pool.read(bob, &his)?, [5.0]);
+//! step(&mut pool)?;
+//! let graph = pool.end(alice)?.into_result()?;
+//!
+//! pool.write(alice, &x, &[10.0, 20.0])?;
+//! pool.replay(alice, graph)?;
+//! assert_eq!(pool.read(alice, &y)?, [20.0, 40.0]);
+//! # Ok::<(), Error>(())
+//! ```
+//!
+//! # Whose id
+//!
+//! A caller is named by a [`StreamId`](crate::StreamId). Take [`StreamId::new`](crate::StreamId::new) with a
+//! number of the connection, session or model. [`StreamId::current`](crate::StreamId::current) names the
+//! calling *thread*: in a server that is the device's thread, whoever the job is from, and in async code it
+//! changes whenever a task goes on elsewhere after an `.await`, so a capture would not know its owner again.
+
+mod cache;
+mod end;
+mod graph_id;
+mod graphs;
+mod lane;
+mod pool;
+mod slot;
+
+pub use cache::{CacheCounts, Cached, CachedGraph, GraphCache, GraphRef};
+pub use end::CaptureEnd;
+pub use graph_id::GraphId;
+pub use pool::{Neighbours, PoolCounts, StreamPool};
