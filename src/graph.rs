@@ -139,15 +139,13 @@ impl<B: Backend> Graph<B> {
     /// As [`replay`](Self::replay), for whoever has made sure that the stream may.
     pub(crate) fn replay_on(&mut self, stream: &Commands<B>, at: At) -> Result<(), Error> {
         self.check_device("replay", stream, at)?;
+        self.forget_results();
         let Parts {
             executable,
             touched,
             ..
         } = &mut *self.parts;
         let mark = |error: &Error| mark_written(touched, at, error);
-        for landing in &mut self.downloads {
-            landing.read.take();
-        }
         let here = noting(mark, || {
             touched
                 .iter()
@@ -235,8 +233,16 @@ impl<B: Backend> Graph<B> {
     }
 
     /// Marks what a replay that was refused should have written (N10).
-    pub(crate) fn refuse(&self, at: At, error: &Error) {
+    pub(crate) fn refuse(&mut self, at: At, error: &Error) {
+        self.forget_results();
         mark_written(&self.parts.touched, at, error);
+    }
+
+    /// What the host has read is no longer what the downloads hold.
+    fn forget_results(&mut self) {
+        for landing in &mut self.downloads {
+            landing.read.take();
+        }
     }
 
     /// Whether it was replayed since it was sealed.

@@ -39,35 +39,36 @@ impl<B: Backend> Lane<'_, B> {
         at: At,
         work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<R, Error> {
+        let commands = self.commands;
         match self.way {
-            Way::Window(_) => self.own(call, at, work),
+            Way::Free | Way::Spare => work(commands),
+            Way::WarmUp | Way::Window(_) => own(commands, call, at, work),
+            Way::Beside => commands.aside(Window::idle(), work),
             Way::Refused(error) => {
                 let refusing = Window::refusing(error.clone());
                 // Whatever it says, nothing of it ran.
-                drop(self.commands.aside(refusing, work));
+                drop(commands.aside(refusing, work));
                 Err(error)
             }
-            _ => self.run(call, at, work),
         }
     }
 
     /// Waits, reads or replays: in no window.
     pub(super) fn wait<R>(
         self,
-        call: &'static str,
-        at: At,
         wait: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         match self.way {
+            Way::Free | Way::Spare | Way::WarmUp => wait(self.commands),
+            Way::Beside => self.commands.aside(Window::idle(), wait),
             Way::Window(error) | Way::Refused(error) => Err(error),
-            _ => self.run(call, at, wait),
         }
     }
 
     /// Waits for both streams of the slot.
     pub(super) fn synchronize(self, at: At) -> Result<(), Error> {
         let other = self.other;
-        self.wait("synchronize", at, |c| c.synchronize_at(at))?;
+        self.wait(|c| c.synchronize_at(at))?;
         settle(other)
     }
 
@@ -77,36 +78,28 @@ impl<B: Backend> Lane<'_, B> {
         at: At,
         work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(R, Duration), Error> {
-        let other = self.other;
-        self.wait("profile", at, |c| {
+        let (other, counts) = (self.other, matches!(self.way, Way::WarmUp));
+        self.wait(|c| {
             settle(other)?;
-            c.profile_at(at, work)
+            c.profile_at(at, |c| {
+                if counts {
+                    own(c, "profile", at, work)
+                } else {
+                    work(c)
+                }
+            })
         })
     }
+}
 
-    fn run<R>(
-        self,
-        call: &'static str,
-        at: At,
-        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        match self.way {
-            Way::WarmUp => self.own(call, at, work),
-            Way::Beside => self.commands.aside(Window::idle(), work),
-            _ => work(self.commands),
-        }
-    }
-
-    /// As part of the caller's own capture, which `work` fails if it fails by itself (N6).
-    fn own<R>(
-        self,
-        call: &'static str,
-        at: At,
-        work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let commands = self.commands;
-        noting(|error| commands.fail(call, at, error), || work(commands))
-    }
+/// Issues commands of the caller's own capture, which `work` fails if it fails by itself (N6).
+fn own<B: Backend, R>(
+    commands: &Commands<B>,
+    call: &'static str,
+    at: At,
+    work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+) -> Result<R, Error> {
+    noting(|error| commands.fail(call, at, error), || work(commands))
 }
 
 /// Waits for what was issued on a stream, outside its window.

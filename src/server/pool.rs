@@ -449,7 +449,7 @@ impl<B: Backend> StreamPool<B> {
     ) -> Result<Vec<T>, Error> {
         let at = Location::caller();
         let lane = self.lane("read", caller)?;
-        let read = lane.wait("read", at, |c| c.read_at(buffer, at));
+        let read = lane.wait(|c| c.read_at(buffer, at));
         self.note(read)
     }
 
@@ -561,7 +561,7 @@ impl<B: Backend> StreamPool<B> {
         self.expire();
         let graph = self.graphs.named("read", graph)?;
         let lane = lane(&mut self.lanes, &mut self.counts, "read", caller)?;
-        let read = lane.wait("read", at, |c| graph.read_on(download, c, at));
+        let read = lane.wait(|c| graph.read_on(download, c, at));
         note(&mut self.counts, read)
     }
 
@@ -574,7 +574,7 @@ impl<B: Backend> StreamPool<B> {
         at: At,
     ) -> Result<&'g [T], Error> {
         let lane = self.lane("read", caller)?;
-        let read = lane.wait("read", at, |c| graph.read_on(download, c, at));
+        let read = lane.wait(|c| graph.read_on(download, c, at));
         self.note(read)
     }
 
@@ -615,7 +615,7 @@ fn replay<B: Backend, R>(
     then: impl FnOnce(&Commands<B>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let started = lane.and_then(|lane| {
-        lane.wait("replay", at, |c| {
+        lane.wait(|c| {
             graph.replay_on(c, at)?;
             then(c)
         })

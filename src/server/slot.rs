@@ -1,11 +1,13 @@
 //! One pooled stream, in whichever phase it is: the only run-time form of the order.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::backend::Backend;
 use crate::commands::Commands;
-use crate::error::Error;
+use crate::error::{Error, TransitionError};
 use crate::graph::Graph;
 use crate::phase::{NoCapture, PhaseName, Prepared, Recording};
 use crate::server::CaptureEnd;
@@ -296,16 +298,25 @@ impl<B: Backend> Slot<B> {
     ) -> Result<(Graph<B>, I, R), Error> {
         let stream = self.take_idle(device, "capture", caller)?;
         self.forget_notice(caller);
-        let inputs = match inputs(&stream) {
-            Ok(inputs) => inputs,
-            Err(error) => return Err(self.keep((error, stream))),
+        // A panic of the caller's must not cost the stream, on which others may have work under way.
+        let mut panic = None;
+        let captured = match caught(&mut panic, || inputs(&stream)) {
+            Err(error) => Err((error, stream)),
+            Ok(inputs) => stream
+                .capture_as(caller, 1, |c| caught(&mut panic, || work(c, &inputs)))
+                .map(|(stream, graph, result)| (stream, (graph, inputs, result)))
+                .map_err(TransitionError::into_parts),
         };
-        match stream.capture_as(caller, 1, |c| work(c, &inputs)) {
-            Ok((stream, graph, result)) => {
+        let captured = match captured {
+            Ok((stream, captured)) => {
                 self.held = Some(Held::Idle(stream));
-                Ok((graph, inputs, result))
+                Ok(captured)
             }
-            Err(refused) => Err(self.keep(refused.into_parts())),
+            Err(refused) => Err(self.keep(refused)),
+        };
+        match panic {
+            Some(panic) => resume_unwind(panic),
+            None => captured,
         }
     }
 
@@ -376,4 +387,15 @@ impl<B: Backend> Slot<B> {
     fn forget_notice(&mut self, caller: StreamId) {
         let _ = self.tell(caller);
     }
+}
+
+/// Runs `work`, and keeps the panic that leaves it, if one does.
+fn caught<R>(
+    panic: &mut Option<Box<dyn Any + Send>>,
+    work: impl FnOnce() -> Result<R, Error>,
+) -> Result<R, Error> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|payload| {
+        *panic = Some(payload);
+        Err(Error::Panicked)
+    })
 }

@@ -41,6 +41,15 @@ fn name(error: &Error) -> &'static str {
         Error::ForeignDownload { .. } => "ForeignDownload",
         Error::PoolExhausted { .. } => "PoolExhausted",
         Error::TrimWhileRecording => "TrimWhileRecording",
+        Error::OutOfOrder { .. } => "OutOfOrder",
+        Error::Neighbour { .. } => "Neighbour",
+        Error::Abandoned { .. } => "Abandoned",
+        Error::Expired { .. } => "Expired",
+        Error::Disconnected { .. } => "Disconnected",
+        Error::UnknownGraph { .. } => "UnknownGraph",
+        Error::NotYourGraph { .. } => "NotYourGraph",
+        Error::Panicked => "Panicked",
+        Error::Driver { .. } => "Driver",
         _ => "an error that no rule has here",
     }
 }

@@ -150,6 +150,9 @@ pub fn a_neighbours_refused_replay_marks_what_it_would_have_written<B: Lab>() {
         })
         .unwrap();
     served.pool.replay(NEIGHBOUR, graph).unwrap();
+    // What the host has seen of it before does not count either.
+    let read = served.pool.read_download(NEIGHBOUR, graph, &out).unwrap();
+    assert_eq!(read, [6.0, 7.0]);
     served.record();
     let refused = served.pool.replay(NEIGHBOUR, graph);
     assert_refused(refused, "replay", NEIGHBOUR, PhaseName::Window);
