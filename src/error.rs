@@ -138,7 +138,8 @@ pub enum Error {
 
     /// What was recorded has not run: the graph was not replayed since.
     #[error(
-        "it was recorded, and runs with a replay of its graph, of which there was none; replay first"
+        "it was recorded, and is written by a replay of its graph, of which there was none; replay first, or write it \
+         if the capture did not seal"
     )]
     NotReplayed,
 

@@ -47,6 +47,8 @@ mod graphs;
 mod lane;
 mod pool;
 mod slot;
+mod transitions;
+mod work;
 
 pub use cache::{CacheCounts, Cached, CachedGraph, GraphCache, GraphRef};
 pub use end::CaptureEnd;
