@@ -56,6 +56,12 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// memory may be freed while submitted work uses it. The crate then orders nothing itself.
     const ONE_QUEUE: bool;
 
+    /// Whether two buffers may have parts of one [`Memory`](Backend::Memory) at the same time: one
+    /// command then reads and writes it, at ranges that do not overlap, or copies within it. Where it
+    /// is false, they have it one after the other alone, and a window that allocates in many sizes
+    /// may hold more than it has at once (rule M2).
+    const PARTS_MEMORY: bool;
+
     /// The record of this device: the same for every clone of the handle (rule L13).
     fn captures(&self) -> &DeviceCaptures<Self>;
 
@@ -174,7 +180,7 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// The driver's refusal.
     fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error>;
 
-    /// Copies between two allocations. The spans are of one length.
+    /// Copies between two allocations, or parts of one. The spans are of one length, and do not overlap.
     ///
     /// # Errors
     /// The driver's refusal.

@@ -15,7 +15,7 @@ use crate::captures::DeviceCaptures;
 use crate::download::Download;
 use crate::error::{At, Error};
 use crate::lost::keep_for_good;
-use crate::memory::{Block, Buffer, Cause, Element, Handle, Span, bytes_of_elements};
+use crate::memory::{Block, Buffer, Cause, Element, Handle, Lease, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
 use crate::trace::{Command, Name, NodeKind, no_kernel};
@@ -307,26 +307,25 @@ impl<B: Backend> Commands<B> {
 
     /// Memory for an allocation: in a window what is there already (M4), else the driver's as well.
     fn take(&self, kind: NodeKind, bytes: usize, at: At) -> Result<Arc<Handle<B>>, Error> {
-        let pool = self.captures.pool();
-        let anywhere = || pool.page(&self.device, self.captures.record(), bytes);
+        let (pool, record) = (self.captures.pool(), self.captures.record());
         let source = self.window.borrow_mut().source(bytes);
         let block = match source {
-            Source::Again(block) => block,
-            Source::Window(primed, index) => {
-                let page = primed.reuse(bytes).or_else(|| pool.reuse(bytes));
-                let page = page.ok_or(Error::PoolExhausted {
+            Source::Anywhere => {
+                let page = pool.page(&self.device, record, bytes)?;
+                Block::new(Lease::whole(page, pool, None), 0, bytes)
+            }
+            Source::WarmUp(primed) => {
+                let page = primed.page(&self.device, record, bytes)?;
+                Block::new(Lease::whole(page, pool, Some(primed)), 0, bytes)
+            }
+            Source::Window(block) => block,
+            Source::Nowhere(index) => {
+                return Err(Error::PoolExhausted {
                     asked: bytes,
                     index,
                     at,
-                })?;
-                Block::new(page, bytes, pool, None)
+                });
             }
-            Source::WarmUp(primed) => {
-                let page = primed.reuse(bytes).map_or_else(anywhere, Ok)?;
-                primed.took(bytes);
-                Block::new(page, bytes, pool, Some(primed))
-            }
-            Source::Anywhere => Block::new(anywhere()?, bytes, pool, None),
         };
         let for_user = kind != NodeKind::Download;
         Ok(self.window.borrow().handle(block, bytes, for_user))

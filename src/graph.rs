@@ -16,7 +16,7 @@ use crate::commands::Commands;
 use crate::download::Download;
 use crate::error::{At, Error};
 use crate::issue::noting;
-use crate::memory::{Cause, Handle, Span};
+use crate::memory::{Cause, Handle, Span, covered_bytes};
 use crate::order::Place;
 use crate::phase::MayWait;
 use crate::stream::Stream;
@@ -288,10 +288,10 @@ impl<B: Backend> Graph<B> {
     #[must_use]
     pub fn memory(&self) -> GraphMemory {
         let touched = &self.parts.touched;
-        let bytes = |touched: &Touched<B>| touched.memory.block().bytes();
+        let blocks = touched.iter().map(|touched| touched.memory.block());
         GraphMemory {
             buffers: touched.len(),
-            device_bytes: saturating_sum(touched.iter().map(bytes)),
+            device_bytes: covered_bytes(blocks),
             host_bytes: saturating_sum(self.nodes().map(|node| node.host_bytes())),
         }
     }

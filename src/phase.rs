@@ -251,14 +251,16 @@ impl<B: Backend> Capture<B> {
         let Parts {
             commands, entry, ..
         } = &mut *self.0;
-        let primed = commands.window().borrow_mut().end_warm_up()?;
+        let plan = commands.window().borrow_mut().end_warm_up()?;
+        let primed = commands.window().borrow().primed();
         if let Some(primed) = primed {
-            primed.reserve(commands.device(), commands.captures().record())?;
+            let record = commands.captures().record();
+            primed.reserve(commands.device(), record, &plan.pages)?;
         }
         commands.captures().begin(entry);
         commands.line().enter_window()?;
         commands.transition(B::begin)?;
-        commands.window().borrow_mut().open();
+        commands.window().borrow_mut().open(plan);
         Ok(())
     }
 

@@ -1,5 +1,5 @@
 //! The window, and the warm-up before it: the comparison of the two runs (L9), the first failure
-//! (L8, L14), the memory that the recording may take (M2 to M4), and what the graph will own (M1).
+//! (L8, L14), and what the graph will own (M1).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,9 +9,14 @@ use rustc_hash::FxHashMap;
 use crate::access::Mode;
 use crate::backend::Backend;
 use crate::error::{At, Error};
-use crate::memory::{Block, Handle, Pool, Primed, Returns, Touching, page_bytes};
+use crate::memory::{Block, Handle, Pool, Primed, Touching};
 use crate::stream_id::StreamId;
 use crate::trace::{Command, Touch, Trace};
+pub(crate) use plan::Plan;
+use scratch::{Lives, Scratch};
+
+mod plan;
+mod scratch;
 
 /// A value of the user's that is only kept to be dropped later.
 pub(crate) type Kept = Box<dyn Send>;
@@ -33,6 +38,8 @@ pub(crate) struct Window<B: Backend> {
     numbers: FxHashMap<u64, u32>,
     /// The buffers by number.
     buffers: Vec<Numbered>,
+    /// The places in the contents of the blocks that were allocated in this window.
+    born: FxHashMap<u64, usize>,
     /// The accesses of the command that is being issued; here for its capacity.
     touches: Vec<Touch>,
     contents: Contents<B>,
@@ -43,8 +50,8 @@ enum State<B: Backend> {
     Idle,
     /// No capture of the caller's is under way, and it must not run what it issues either.
     Refusing(Error),
-    WarmUp(Under<B>),
-    Recording(Under<B>, Spare),
+    WarmUp(Under<B>, Lives),
+    Recording(Under<B>, Scratch<B>),
 }
 
 /// What a capture has in both its phases.
@@ -63,16 +70,6 @@ impl<B: Backend> Clone for Under<B> {
             primed: Arc::clone(&self.primed),
         }
     }
-}
-
-/// Memory of this window that no buffer reaches any more, and that it may use again (M2).
-struct Spare {
-    /// Where dropped handles leave the ids of their blocks.
-    dropped: Arc<Returns<u64>>,
-    /// The blocks, by the size of page that they serve; as places in the contents.
-    blocks: FxHashMap<usize, Vec<usize>>,
-    /// The places of the blocks that were allocated in this window.
-    born: FxHashMap<u64, usize>,
 }
 
 /// A buffer that a run has used.
@@ -110,10 +107,10 @@ pub(crate) enum Source<B: Backend> {
     Anywhere,
     /// For a warm-up: what it freed, or anywhere.
     WarmUp(Arc<Primed<B>>),
-    /// In a window: what the warm-up primed, or the pool. Its index is for the error.
-    Window(Arc<Primed<B>>, usize),
-    /// In a window: memory of its own that nobody reaches any more.
-    Again(Arc<Block<B>>),
+    /// In a window: here.
+    Window(Arc<Block<B>>),
+    /// In a window, and nowhere. Its index is for the error.
+    Nowhere(usize),
 }
 
 impl<B: Backend> Window<B> {
@@ -133,12 +130,12 @@ impl<B: Backend> Window<B> {
             shared: false,
             primed: Primed::new(pool),
         };
-        Self::new(State::WarmUp(under), Trace::default())
+        Self::new(State::WarmUp(under, Lives::new()), Trace::default())
     }
 
     /// Others use the stream of this capture as well: see [`check_input`](Self::check_input).
     pub(crate) fn share(&mut self) {
-        if let State::WarmUp(under) = &mut self.state {
+        if let State::WarmUp(under, _) = &mut self.state {
             under.shared = true;
         }
     }
@@ -154,6 +151,7 @@ impl<B: Backend> Window<B> {
             doom: None,
             numbers: FxHashMap::default(),
             buffers: Vec::new(),
+            born: FxHashMap::default(),
             touches: Vec::new(),
             contents: Contents {
                 commands: Trace::default(),
@@ -166,44 +164,48 @@ impl<B: Backend> Window<B> {
 
     /// Another warm-up pass begins (L15). It finds the memory that the last one freed.
     pub(crate) fn again(&mut self) {
-        if let State::WarmUp(under) = &self.state {
+        if let State::WarmUp(under, _) = &self.state {
             let primed = under.primed.again();
             let under = Under {
                 primed,
                 ..under.clone()
             };
-            *self = Self::new(State::WarmUp(under), Trace::default());
+            *self = Self::new(State::WarmUp(under, Lives::new()), Trace::default());
         }
     }
 
-    /// Ends the warm-up, and hands out what it primed: if it ran, and none of it failed (L14).
+    /// Ends the warm-up, if it ran, and none of it failed (L14). Hands out the plan of the memory
+    /// that its recording will have.
     ///
     /// # Errors
     /// [`Error::WarmUpFailed`], [`Error::NoWarmUp`].
-    pub(crate) fn end_warm_up(&mut self) -> Result<Option<Arc<Primed<B>>>, Error> {
-        self.contents.downloads.clear();
+    pub(crate) fn end_warm_up(&mut self) -> Result<Plan, Error> {
         if let Some(failed) = &self.doom {
             return Err(failed.clone());
         }
-        match &self.state {
-            State::WarmUp(Under { owner, .. }) if self.issued == 0 => {
-                Err(Error::NoWarmUp { owner: *owner })
+        let plan = match &mut self.state {
+            State::WarmUp(Under { owner, .. }, _) if self.issued == 0 => {
+                return Err(Error::NoWarmUp { owner: *owner });
             }
-            State::WarmUp(Under { primed, .. }) => Ok(Some(Arc::clone(primed))),
-            _ => Ok(None),
-        }
+            State::WarmUp(_, lives) => lives.plan::<B>(),
+            _ => Plan::default(),
+        };
+        // Planned to stay, and now gone.
+        self.contents.downloads.clear();
+        Ok(plan)
     }
 
-    /// The window opens: what follows is compared with the warm-up.
-    pub(crate) fn open(&mut self) {
-        if let State::WarmUp(under) = &self.state {
-            let spare = Spare {
-                dropped: Arc::new(Returns::new()),
-                blocks: FxHashMap::default(),
-                born: FxHashMap::default(),
-            };
-            let (under, warm_up) = (under.clone(), std::mem::take(&mut self.warm_up));
-            *self = Self::new(State::Recording(under, spare), warm_up);
+    /// What the warm-up primed.
+    pub(crate) fn primed(&self) -> Option<Arc<Primed<B>>> {
+        self.under().map(|under| Arc::clone(&under.primed))
+    }
+
+    /// The window opens: what follows is compared with the warm-up, and lives where `plan` says.
+    pub(crate) fn open(&mut self, plan: Plan) {
+        if let State::WarmUp(under, lives) = &mut self.state {
+            let (under, scratch) = (under.clone(), Scratch::new(lives, plan));
+            let warm_up = std::mem::take(&mut self.warm_up);
+            *self = Self::new(State::Recording(under, scratch), warm_up);
         }
     }
 
@@ -218,7 +220,7 @@ impl<B: Backend> Window<B> {
 
     /// Whether what is issued runs now.
     pub(crate) fn runs(&self) -> bool {
-        matches!(self.state, State::Idle | State::WarmUp(_))
+        matches!(self.state, State::Idle | State::WarmUp(..))
     }
 
     /// Commands issued in this run so far.
@@ -229,7 +231,7 @@ impl<B: Backend> Window<B> {
     fn under(&self) -> Option<&Under<B>> {
         match &self.state {
             State::Idle | State::Refusing(_) => None,
-            State::WarmUp(under) | State::Recording(under, _) => Some(under),
+            State::WarmUp(under, _) | State::Recording(under, _) => Some(under),
         }
     }
 
@@ -286,34 +288,14 @@ impl<B: Backend> Window<B> {
     pub(crate) fn source(&mut self, bytes: usize) -> Source<B> {
         match &mut self.state {
             State::Idle | State::Refusing(_) => Source::Anywhere,
-            State::WarmUp(under) => Source::WarmUp(Arc::clone(&under.primed)),
-            State::Recording(under, spare) => {
-                for block in spare.dropped.take() {
-                    let born = spare.born.get(&block).copied();
-                    let Some((place, block)) = born.and_then(|place| {
-                        let touched = self.contents.touched.get(place)?;
-                        Some((place, touched.memory.block()))
-                    }) else {
-                        continue;
-                    };
-                    // Another capture may have recorded it, while somebody had a handle.
-                    if block.is_of_one_recording() {
-                        let size = page_bytes(block.bytes());
-                        spare.blocks.entry(size).or_default().push(place);
-                    }
-                }
-                let again = spare
-                    .blocks
-                    .get_mut(&page_bytes(bytes))
-                    .and_then(Vec::pop)
-                    .and_then(|place| self.contents.touched.get(place));
-                match again {
-                    Some(touched) => Source::Again(Arc::clone(touched.memory.block())),
-                    None => {
-                        Source::Window(Arc::clone(&under.primed), self.issued.saturating_sub(1))
-                    }
-                }
+            State::WarmUp(under, lives) => {
+                lives.begin(bytes);
+                Source::WarmUp(Arc::clone(&under.primed))
             }
+            State::Recording(under, scratch) => match scratch.begin(bytes, &under.primed) {
+                Some(block) => Source::Window(block),
+                None => Source::Nowhere(self.issued.saturating_sub(1)),
+            },
         }
     }
 
@@ -324,11 +306,12 @@ impl<B: Backend> Window<B> {
         bytes: usize,
         for_user: bool,
     ) -> Arc<Handle<B>> {
-        let window = match &self.state {
-            State::Recording(_, spare) => Some(Arc::clone(&spare.dropped)),
-            _ => None,
+        let leaving = match &self.state {
+            State::Idle | State::Refusing(_) => None,
+            State::WarmUp(_, lives) => Some(lives.last()),
+            State::Recording(_, scratch) => Some(scratch.last()),
         };
-        Handle::new(block, bytes, window, for_user)
+        Handle::new(block, bytes, leaving, for_user)
     }
 
     /// The command that was just admitted has allocated: the memory is the run's from birth.
@@ -337,10 +320,10 @@ impl<B: Backend> Window<B> {
             return;
         }
         let number = self.number_of(handle);
-        if let (State::Recording(_, spare), Some(buffer)) =
-            (&mut self.state, self.buffers.get(number as usize))
+        if self.is_recording()
+            && let Some(buffer) = self.buffers.get(number as usize)
         {
-            spare.born.insert(handle.block().id(), buffer.place);
+            self.born.insert(handle.block().id(), buffer.place);
         }
     }
 
@@ -358,7 +341,7 @@ impl<B: Backend> Window<B> {
     #[cold]
     fn overlooks(&self, block: &Block<B>) -> bool {
         match &self.state {
-            State::Recording(under, spare) => under.shared || spare.born.contains_key(&block.id()),
+            State::Recording(under, _) => under.shared || self.born.contains_key(&block.id()),
             _ => false,
         }
     }
@@ -407,7 +390,7 @@ impl<B: Backend> Window<B> {
 
     /// A wait or a replay failed. Outside a warm-up that concerns no capture.
     pub(crate) fn fail_wait(&mut self, name: &'static str, at: At, error: &Error) {
-        if matches!(self.state, State::WarmUp(_)) {
+        if matches!(self.state, State::WarmUp(..)) {
             self.fail(self.issued, || name.into(), at, error);
         }
     }
@@ -515,10 +498,10 @@ impl<B: Backend> Window<B> {
     /// The place in the contents of a block that is used for the first time, or again by another
     /// handle. A warm-up holds none.
     fn place_of(&mut self, block: &Arc<Block<B>>) -> usize {
-        let State::Recording(_, spare) = &mut self.state else {
+        if !self.is_recording() {
             return usize::MAX;
-        };
-        if let Some(&place) = spare.born.get(&block.id()) {
+        }
+        if let Some(&place) = self.born.get(&block.id()) {
             return place;
         }
         let place = self.contents.touched.len();

@@ -42,6 +42,7 @@ impl Backend for Host {
     type Fetched = Fetched;
 
     const ONE_QUEUE: bool = true;
+    const PARTS_MEMORY: bool = true;
 
     fn captures(&self) -> &DeviceCaptures<Self> {
         self.device_captures()

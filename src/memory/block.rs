@@ -1,16 +1,18 @@
-//! Memory of a page: who holds it, and where it goes when nobody does.
-#![allow(unsafe_code)] // `ManuallyDrop::take`, to move a page out of a block that is dropped.
+//! Parts of pages that are taken: who holds them, and who is told when nobody reaches them.
 
 use std::fmt;
-use std::mem::ManuallyDrop;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use rustc_hash::FxHashMap;
+
 use crate::backend::Backend;
+use crate::memory::cover::Cover;
+use crate::memory::lease::Lease;
 use crate::memory::mark::Mark;
 use crate::memory::page::Page;
-use crate::memory::pool::{Pool, Primed};
+use crate::memory::pool::Pool;
 use crate::memory::returns::Returns;
 
 fn next_id() -> u64 {
@@ -18,37 +20,32 @@ fn next_id() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// A page that is taken: by buffers of users, through their [`Handle`], and by graphs. The last of
-/// them to go, on whichever thread and inside whichever window, puts the page back into the pool.
+/// Bytes of a page that are taken: by buffers of users, through their [`Handle`], and by graphs.
+///
+/// Blocks of one page that share bytes are of one window, and no two of them have a handle at once.
 pub(crate) struct Block<B: Backend> {
     id: u64,
+    lease: Arc<Lease<B>>,
+    /// Where it begins in the page.
+    start: usize,
     bytes: usize,
-    page: ManuallyDrop<Page<B>>,
-    pool: Arc<Pool<B>>,
-    /// The warm-up that it was allocated in, and whose recording will want the page.
-    warm_up: Option<Arc<Primed<B>>>,
     /// How many recordings and graphs touch it.
     recordings: AtomicUsize,
     pub(crate) mark: Mark,
 }
 
 impl<B: Backend> Block<B> {
-    pub(crate) fn new(
-        page: Page<B>,
-        bytes: usize,
-        pool: &Arc<Pool<B>>,
-        warm_up: Option<Arc<Primed<B>>>,
-    ) -> Arc<Self> {
-        pool.count_block(bytes, page.bytes);
-        Arc::new(Self {
+    pub(crate) fn new(lease: Arc<Lease<B>>, start: usize, bytes: usize) -> Arc<Self> {
+        let block = Self {
             id: next_id(),
+            lease,
+            start,
             bytes,
-            page: ManuallyDrop::new(page),
-            pool: Arc::clone(pool),
-            warm_up,
             recordings: AtomicUsize::new(0),
             mark: Mark::default(),
-        })
+        };
+        block.lease.enter(block.range());
+        Arc::new(block)
     }
 
     /// Unique in the process, never reused.
@@ -56,37 +53,42 @@ impl<B: Backend> Block<B> {
         self.id
     }
 
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     pub(crate) fn page(&self) -> &Page<B> {
-        &self.page
+        self.lease.page()
     }
 
-    /// Whether one recording touches it, and no other recording or graph.
-    pub(crate) fn is_of_one_recording(&self) -> bool {
-        self.recordings.load(Ordering::Acquire) == 1
+    /// Where it is in its page.
+    fn range(&self) -> Range<usize> {
+        self.start..self.start.saturating_add(self.bytes)
+    }
+
+    /// How many recordings and graphs touch it. Without a handle there will be no more.
+    fn recordings(&self) -> usize {
+        self.recordings.load(Ordering::Acquire)
     }
 
     /// Whether it belongs to the device of this pool (M10).
     #[inline]
     pub(crate) fn is_of(&self, pool: &Arc<Pool<B>>) -> bool {
-        Arc::ptr_eq(&self.pool, pool)
+        Arc::ptr_eq(self.lease.pool(), pool)
     }
 }
 
 impl<B: Backend> Drop for Block<B> {
     fn drop(&mut self) {
-        // SAFETY: this is the block's drop, which runs once, and nothing reads the field after it.
-        let page = unsafe { ManuallyDrop::take(&mut self.page) };
-        self.pool.uncount_block(self.bytes, page.bytes);
-        let page = match &self.warm_up {
-            Some(warm_up) => warm_up.put(self.bytes, page),
-            None => Some(page),
-        };
-        self.pool.take_back(page);
+        self.lease.leave(self.range());
     }
+}
+
+/// The bytes that blocks cover together.
+pub(crate) fn covered_bytes<'b, B: Backend>(
+    blocks: impl Iterator<Item = &'b Arc<Block<B>>>,
+) -> usize {
+    let mut covers: FxHashMap<*const Lease<B>, Cover> = FxHashMap::default();
+    blocks.fold(0usize, |sum, block| {
+        let cover = covers.entry(Arc::as_ptr(&block.lease)).or_default();
+        sum.saturating_add(cover.add(block.range()))
+    })
 }
 
 /// What the buffers of users share, and graphs do not: when it goes, nobody outside can reach the
@@ -95,12 +97,21 @@ pub(crate) struct Handle<B: Backend> {
     id: u64,
     block: Arc<Block<B>>,
     bytes: usize,
-    /// The window that it was allocated in.
-    window: Option<Arc<Returns<u64>>>,
+    /// The run of a capture that it was allocated in, and where among the run's allocations.
+    run: Option<(Arc<Returns<Gone>>, usize)>,
     /// Whether it is a user's.
     counted: bool,
     /// Its number in the run that used it last, and which run that was: see [`Handle::number_in`].
     seen: AtomicU64,
+}
+
+/// An allocation whose last handle is gone.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Gone {
+    /// Its place among the allocations of its run.
+    pub(crate) at: usize,
+    /// How many recordings and graphs touched it then.
+    pub(crate) recordings: usize,
 }
 
 /// The bits of a number in [`Handle::seen`]; above them stands the run.
@@ -110,17 +121,17 @@ impl<B: Backend> Handle<B> {
     pub(crate) fn new(
         block: Arc<Block<B>>,
         bytes: usize,
-        window: Option<Arc<Returns<u64>>>,
+        run: Option<(Arc<Returns<Gone>>, usize)>,
         counted: bool,
     ) -> Arc<Self> {
         if counted {
-            block.pool.count_handle(bytes);
+            block.lease.pool().count_handle(bytes);
         }
         Arc::new(Self {
             id: next_id(),
             block,
             bytes,
-            window,
+            run,
             counted,
             seen: AtomicU64::new(0),
         })
@@ -170,10 +181,11 @@ impl<B: Backend> Handle<B> {
 impl<B: Backend> Drop for Handle<B> {
     fn drop(&mut self) {
         if self.counted {
-            self.block.pool.uncount_handle(self.bytes);
+            self.block.lease.pool().uncount_handle(self.bytes);
         }
-        if let Some(window) = &self.window {
-            window.put([self.block.id]);
+        if let Some((run, at)) = &self.run {
+            let (at, recordings) = (*at, self.block.recordings());
+            run.put([Gone { at, recordings }]);
         }
     }
 }
@@ -191,7 +203,7 @@ impl<B: Backend> Deref for Held<B> {
     type Target = B::Memory;
 
     fn deref(&self) -> &B::Memory {
-        &self.0.page.memory
+        &self.0.page().memory
     }
 }
 
@@ -249,13 +261,14 @@ impl<'a, B: Backend> Span<'a, B> {
     /// The allocation.
     #[must_use]
     pub fn memory(&self) -> &'a B::Memory {
-        &self.block().page.memory
+        &self.block().page().memory
     }
 
     /// The bytes of the allocation that are meant. Never empty.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
-        self.start..self.start.saturating_add(self.bytes)
+        let start = self.block().start.saturating_add(self.start);
+        start..start.saturating_add(self.bytes)
     }
 
     /// Keeps the allocation alive, for a recorded or queued command.
@@ -264,11 +277,12 @@ impl<'a, B: Backend> Span<'a, B> {
         Held::new(self.block())
     }
 
-    /// Whether both are of one allocation.
+    /// Whether both are of one allocation of the backend's: of one buffer, or of buffers that
+    /// [part](Backend::PARTS_MEMORY) it.
     #[must_use]
     #[inline]
     pub fn is_same_memory(&self, other: &Self) -> bool {
-        Arc::ptr_eq(self.block(), other.block())
+        Arc::ptr_eq(&self.block().lease, &other.block().lease)
     }
 
     pub(crate) fn handle(&self) -> &'a Arc<Handle<B>> {
@@ -279,6 +293,7 @@ impl<'a, B: Backend> Span<'a, B> {
         &self.handle.block
     }
 
+    /// Where it begins in its buffer, as it was allocated.
     pub(crate) fn start(&self) -> usize {
         self.start
     }
@@ -296,8 +311,8 @@ impl<'a, B: Backend> Span<'a, B> {
     #[inline]
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         self.is_same_memory(other)
-            && self.start < other.range().end
-            && other.start < self.range().end
+            && self.range().start < other.range().end
+            && other.range().start < self.range().end
     }
 }
 

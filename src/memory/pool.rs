@@ -1,15 +1,14 @@
-//! The pool of a device: pages that are free, pages that a capture primed, and the way back to the
-//! driver (M2 to M5, M7).
+//! The pool of a device: pages that are free, and the way back to the driver (M2, M5, M7).
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::lost::keep_for_good;
 use crate::memory::Returns;
 use crate::memory::page::{Page, page_bytes};
+use crate::memory::shelf::Shelf;
 use crate::record::Record;
 
 /// Where the memory of a device is, in bytes.
@@ -38,40 +37,12 @@ pub(crate) struct Pool<B: Backend> {
     figures: Figures,
 }
 
-/// Pages by size.
-struct Shelf<B: Backend>(BTreeMap<usize, Vec<Page<B>>>);
-
-impl<B: Backend> Shelf<B> {
-    fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
-    fn put(&mut self, size: usize, page: Page<B>) {
-        self.0.entry(size).or_default().push(page);
-    }
-
-    /// A page shelved at `size` to `most`, the smallest.
-    fn take(&mut self, size: usize, most: usize) -> Option<Page<B>> {
-        self.0
-            .range_mut(size..=most)
-            .find_map(|(_, pages)| pages.pop())
-    }
-
-    fn take_largest(&mut self) -> Option<Page<B>> {
-        self.0.values_mut().rev().find_map(Vec::pop)
-    }
-
-    fn into_pages(self) -> impl Iterator<Item = Page<B>> {
-        self.0.into_values().flatten()
-    }
-}
-
 /// Sums of bytes. Each is exact by itself; two of them may be read a moment apart.
 #[derive(Default)]
 struct Figures {
     /// Asked for, by handles that are there.
     in_use: AtomicUsize,
-    /// Asked for, by blocks that are there.
+    /// Asked for, by blocks that are there: each byte once.
     blocks: AtomicUsize,
     /// Pages under blocks.
     taken: AtomicUsize,
@@ -221,7 +192,7 @@ impl<B: Backend> Pool<B> {
     pub(crate) fn take_back(&self, pages: impl IntoIterator<Item = Page<B>>) {
         let mut free = lock(&self.free);
         for page in pages {
-            free.put(page.bytes, page);
+            free.put(page);
         }
     }
 
@@ -233,14 +204,22 @@ impl<B: Backend> Pool<B> {
         sub(&self.figures.in_use, bytes);
     }
 
-    pub(crate) fn count_block(&self, bytes: usize, page: usize) {
+    /// Blocks cover `bytes` more bytes.
+    pub(crate) fn count_blocks(&self, bytes: usize) {
         add(&self.figures.blocks, bytes);
-        add(&self.figures.taken, page);
     }
 
-    pub(crate) fn uncount_block(&self, bytes: usize, page: usize) {
+    pub(crate) fn uncount_blocks(&self, bytes: usize) {
         sub(&self.figures.blocks, bytes);
-        sub(&self.figures.taken, page);
+    }
+
+    /// A page of `bytes` bytes is taken.
+    pub(crate) fn count_taken(&self, bytes: usize) {
+        add(&self.figures.taken, bytes);
+    }
+
+    pub(crate) fn uncount_taken(&self, bytes: usize) {
+        sub(&self.figures.taken, bytes);
     }
 }
 
@@ -253,140 +232,5 @@ impl<B: Backend> Drop for Pool<B> {
         );
         self.returns.put(free.into_pages());
         self.drain();
-    }
-}
-
-/// What a warm-up leaves for its recording (M3): the pages that its allocations needed at once,
-/// which nobody else gets (N12).
-pub(crate) struct Primed<B: Backend> {
-    pool: Arc<Pool<B>>,
-    /// `None` when the capture is over.
-    stock: Mutex<Option<Stock<B>>>,
-}
-
-/// Pages, and how many of each size one pass of the warm-up had out.
-struct Stock<B: Backend> {
-    pages: Shelf<B>,
-    out: BTreeMap<usize, Out>,
-    /// The recording has all that it can need: what the warm-up frees from here on is everybody's.
-    reserved: bool,
-}
-
-#[derive(Default)]
-struct Out {
-    now: usize,
-    most: usize,
-}
-
-impl<B: Backend> Primed<B> {
-    pub(crate) fn new(pool: &Arc<Pool<B>>) -> Arc<Self> {
-        Self::with(pool, Shelf::new())
-    }
-
-    fn with(pool: &Arc<Pool<B>>, pages: Shelf<B>) -> Arc<Self> {
-        Arc::new(Self {
-            pool: Arc::clone(pool),
-            stock: Mutex::new(Some(Stock {
-                pages,
-                out: BTreeMap::new(),
-                reserved: false,
-            })),
-        })
-    }
-
-    /// Another pass, which finds the pages that this one leaves.
-    pub(crate) fn again(&self) -> Arc<Self> {
-        let pages = lock(&self.stock).take().map(|stock| stock.pages);
-        Self::with(&self.pool, pages.unwrap_or_else(Shelf::new))
-    }
-
-    /// A page that the warm-up freed, for `asked` bytes.
-    pub(crate) fn reuse(&self, asked: usize) -> Option<Page<B>> {
-        let size = page_bytes(asked);
-        lock(&self.stock).as_mut()?.pages.take(size, size)
-    }
-
-    /// The warm-up has taken a page for `asked` bytes.
-    pub(crate) fn took(&self, asked: usize) {
-        if let Some(stock) = &mut *lock(&self.stock) {
-            let out = stock.out.entry(page_bytes(asked)).or_default();
-            out.now += 1;
-            out.most = out.most.max(out.now);
-        }
-    }
-
-    /// A block of the warm-up, of `asked` bytes, is gone: its page stays here; or comes back, if the
-    /// warm-up is over.
-    pub(crate) fn put(&self, asked: usize, page: Page<B>) -> Option<Page<B>> {
-        let size = page_bytes(asked);
-        let mut stock = lock(&self.stock);
-        let Some(stock) = stock.as_mut().filter(|stock| !stock.reserved) else {
-            return Some(page);
-        };
-        let out = stock.out.entry(size).or_default();
-        out.now = out.now.saturating_sub(1);
-        stock.pages.put(size, page);
-        None
-    }
-
-    /// Makes sure that the recording will find what the warm-up had out at most, also where the
-    /// caller still has the warm-up's own buffers; the rest goes to the pool.
-    ///
-    /// # Errors
-    /// As [`Pool::page`].
-    pub(crate) fn reserve(&self, device: &B, record: &Record) -> Result<(), Error> {
-        let lacking = {
-            let mut stock = lock(&self.stock);
-            let Some(stock) = &mut *stock else {
-                return Ok(());
-            };
-            stock.reserved = true;
-            self.pool.take_back(stock.spare());
-            stock.lacking()
-        };
-        // The driver is asked with nothing locked.
-        for size in lacking {
-            let page = self.pool.page(device, record, size)?;
-            match &mut *lock(&self.stock) {
-                Some(stock) => stock.pages.put(size, page),
-                None => self.pool.take_back([page]),
-            }
-        }
-        Ok(())
-    }
-
-    /// The capture is over: what it did not use goes to the pool.
-    pub(crate) fn close(&self) {
-        let stock = lock(&self.stock).take();
-        if let Some(stock) = stock {
-            self.pool.take_back(stock.pages.into_pages());
-        }
-    }
-}
-
-impl<B: Backend> Drop for Primed<B> {
-    fn drop(&mut self) {
-        self.close();
-    }
-}
-
-impl<B: Backend> Stock<B> {
-    /// Pages above what one pass had out at most.
-    fn spare(&mut self) -> Vec<Page<B>> {
-        let mut spare = Vec::new();
-        for (size, pages) in &mut self.pages.0 {
-            let needed = self.out.get(size).map_or(0, |out| out.most);
-            spare.extend(pages.drain(needed.min(pages.len())..));
-        }
-        spare
-    }
-
-    /// The sizes of the pages below it.
-    fn lacking(&self) -> Vec<usize> {
-        let lacks = |(&size, out): (&usize, &Out)| {
-            let has = self.pages.0.get(&size).map_or(0, Vec::len);
-            std::iter::repeat_n(size, out.most.saturating_sub(has))
-        };
-        self.out.iter().flat_map(lacks).collect()
     }
 }

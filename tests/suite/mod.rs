@@ -13,6 +13,7 @@ mod on_host;
 pub mod owners;
 pub mod pool;
 pub mod results;
+pub mod scratch;
 pub mod server;
 pub mod slices;
 pub mod trace;
@@ -228,6 +229,18 @@ macro_rules! suite {
             memory_of_a_window_is_not_readable_before_a_replay,
             captures_leave_memory_flat,
             free_memory_does_not_keep_another_size_from_being_allocated,
+        }
+        suite! { $lab;
+            scratch: scratch_of_one_size_serves_another,
+            scratch_serves_smaller_scratch_too,
+            buffers_that_are_there_at_once_have_their_own_parts_of_a_page,
+            two_buffers_in_one_page_have_marks_of_their_own,
+            a_buffer_of_a_shared_page_outlives_window_and_graph,
+            scratch_that_the_recording_drops_later_is_not_taken,
+            scratch_that_is_dropped_later_may_exhaust_the_pool,
+            scratch_that_the_recording_drops_earlier_is_taken,
+            a_part_of_a_page_that_another_graph_touches_is_not_taken_again,
+            a_recording_that_is_given_up_gives_its_pages_back,
         }
         suite! { $lab;
             marks: reading_what_a_refused_command_should_have_written_gives_its_cause,

@@ -299,6 +299,7 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
     type Fetched = Fetched;
 
     const ONE_QUEUE: bool = false;
+    const PARTS_MEMORY: bool = true;
 
     fn captures(&self) -> &DeviceCaptures<Self> {
         &self.captures
