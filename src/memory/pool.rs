@@ -139,18 +139,32 @@ impl<B: Backend> Pool<B> {
         Err(Error::TrimWhileRecording)
     }
 
-    /// Lets free pages go until what is allocated, with `more` to come, is at most twice what is
-    /// taken.
+    /// Lets free pages go until what is allocated, with `more` to come, is at most twice what was
+    /// asked for, as far as free pages can.
     fn shed(&self, more: usize) {
-        let figures = &self.figures;
-        let mut free = lock(&self.free);
         let bound = match more {
             usize::MAX => 0,
-            more => get(&figures.taken).saturating_add(more).saturating_mul(2),
+            more => get(&self.figures.blocks)
+                .saturating_add(more)
+                .saturating_mul(2),
         };
-        let mut left = get(&figures.pages)
-            .saturating_sub(get(&figures.lost))
-            .saturating_add(more);
+        self.shed_to(bound.saturating_sub(more));
+    }
+
+    /// The same, where `pages` of these sizes are not asked for yet, but as good as.
+    pub(crate) fn shed_beside(&self, pages: &[usize]) {
+        let asked = get(&self.figures.blocks);
+        let asked = pages
+            .iter()
+            .fold(asked, |sum, &bytes| sum.saturating_add(bytes));
+        self.shed_to(asked.saturating_mul(2));
+    }
+
+    /// Lets free pages go, the largest first, until at most `bound` bytes are allocated.
+    fn shed_to(&self, bound: usize) {
+        let figures = &self.figures;
+        let mut free = lock(&self.free);
+        let mut left = get(&figures.pages).saturating_sub(get(&figures.lost));
         while left > bound {
             let Some(page) = free.take_largest() else {
                 break;

@@ -143,6 +143,8 @@ impl<B: Backend> Primed<B> {
             Ok(())
         });
         *self.stock() = window;
+        // While the window is open nothing will go back (M5).
+        self.pool.shed_beside(planned);
         asked
     }
 

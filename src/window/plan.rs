@@ -52,7 +52,10 @@ impl Plan {
     pub(crate) fn new(lives: &[Life], parts: bool) -> Self {
         let enough = peak(lives);
         let enough = enough.saturating_add(enough / 8);
-        let mut best = Self::whole_pages_in_turn(lives);
+        let mut best = Self::whole_pages_in_turn(lives, true);
+        if best.bytes() > enough {
+            best = best.or(Self::whole_pages_in_turn(lives, false));
+        }
         let few = lives.len() <= FEW;
         if best.bytes() > enough && few {
             best = best.or(Self::whole_pages_by_size(lives));
@@ -112,7 +115,10 @@ impl Plan {
 
     /// Whole pages, each taken when an allocation comes: the smallest that is free and fits, or the
     /// largest that is free, which then must be larger, or a new one.
-    fn whole_pages_in_turn(lives: &[Life]) -> Self {
+    ///
+    /// `snug`: what is never dropped may outlive the window, and then keeps all of its page, so it
+    /// takes none that is more than a quarter too large.
+    fn whole_pages_in_turn(lives: &[Life], snug: bool) -> Self {
         let mut plan = Self::default();
         let mut free: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         let mut taken: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
@@ -122,9 +128,13 @@ impl Plan {
                 let bytes = plan.pages.get(page).copied().unwrap_or(0);
                 free.entry(bytes).or_default().push(page);
             }
-            let size = match free.range(life.bytes..).next() {
+            let most = match life.until {
+                FOR_GOOD if snug => life.bytes.saturating_add(life.bytes / 4),
+                _ => usize::MAX,
+            };
+            let size = match free.range(life.bytes..=most).next() {
                 Some((&fits, _)) => Some(fits),
-                None => free.keys().next_back().copied(),
+                None => free.range(..life.bytes).next_back().map(|(&size, _)| size),
             };
             let page = size.and_then(|size| {
                 let pages = free.get_mut(&size)?;

@@ -49,8 +49,6 @@ pub struct World<B: Device> {
     pub graphs: Vec<(Graph<B>, usize)>,
     pub downloads: Vec<Landing>,
     pub of_another_device: Floats<B>,
-    /// The most that was allocated in windows of late.
-    pub grown: usize,
 }
 
 #[track_caller]
@@ -93,7 +91,6 @@ pub fn run<B: Device>(sequence: &[Operation]) {
         graphs: Vec::new(),
         downloads: Vec::new(),
         of_another_device: other.upload(&[1.0; 4]).unwrap(),
-        grown: 0,
     };
     for operation in sequence {
         world.operate(operation);
@@ -225,20 +222,9 @@ impl<B: Device> World<B> {
             held * 4 <= peak * 5,
             "{memory:?} is held, and {peak} must be"
         );
-        let (largest, kept) = (self.model.largest, self.model.peak_kept);
-        let mut most = 2 * kept + page(largest);
-        if self.model.any_recording() {
-            // M5: pages are added, and what was free at the opening stays.
-            most += kept;
-            self.grown = self.grown.max(memory.allocated);
-        } else if memory.allocated <= most {
-            self.grown = 0;
-        } else {
-            // It stays until the driver is next asked for more.
-            most = self.grown;
-        }
+        let (pages, kept) = (memory.allocated, self.model.peak_kept);
         assert!(
-            memory.allocated <= most,
+            pages <= 2 * kept + page(self.model.largest),
             "{memory:?} is allocated, and {kept} must be held or kept"
         );
     }

@@ -5,7 +5,7 @@ use std::mem::take;
 
 use super::kinds::Kind;
 use super::operations::STREAMS;
-use super::rules::{ByPage, Capture, Mem, Model, Program, State};
+use super::rules::{Capture, Mem, Model, Program, State};
 
 /// Captures.
 impl Model {
@@ -16,7 +16,7 @@ impl Model {
     /// L15: the passes before are forgotten, but for the memory that they had.
     pub fn again(&mut self, stream: usize) {
         if let Some(capture) = &mut self.captures[stream] {
-            let needs = take(&mut capture.needs);
+            let needs = capture.needs;
             *capture = Capture {
                 needs,
                 ..Capture::default()
@@ -55,7 +55,9 @@ impl Model {
             *capture = Capture {
                 program: Some(program),
                 warm_up: take(&mut capture.warm_up),
-                needs: take(&mut capture.needs),
+                until: take(&mut capture.until),
+                most: capture.most,
+                needs: capture.needs,
                 ..Capture::default()
             };
         }
@@ -176,14 +178,6 @@ impl Model {
     /// Takes the sum of what is held into the peaks: by handles, graphs and open recordings, and what
     /// passes by.
     pub fn measure(&mut self, passing: usize) {
-        let mut outside: BTreeSet<Mem> = BTreeSet::new();
-        let mut shared: BTreeSet<Mem> = BTreeSet::new();
-        for program in &self.programs {
-            if program.state != State::Gone {
-                outside.extend(&program.outside);
-            }
-            shared.extend(&program.outside);
-        }
         let (mut held, mut kept) = (passing, 0);
         for stream in 0..STREAMS {
             let Some(mut capture) = self.captures[stream].take() else {
@@ -191,31 +185,40 @@ impl Model {
             };
             let there = match capture.program {
                 None => {
-                    let there = self.there(&capture.own, |mem| capture.downloads.contains(&mem));
-                    raise(&mut capture.needs, &there);
-                    let downloads = self.there(&capture.downloads, |_| true);
-                    held += downloads.values().sum::<usize>();
+                    let there = self.there(&capture.own, &capture.downloads);
+                    capture.most = there.max(capture.most);
+                    capture.needs = there.max(capture.needs);
+                    let downloads = capture.downloads.iter();
+                    held += downloads
+                        .map(|&mem| self.memories[mem].data.len() * 4)
+                        .sum::<usize>();
                     there
                 }
                 Some(at) => {
                     let program = &self.programs[at];
-                    let stays = |mem| program.downloads.contains(&mem) || shared.contains(&mem);
-                    let there = self.there(&program.born, stays);
-                    raise(&mut self.programs[at].scratch, &there);
-                    self.programs[at].scratch.clone()
+                    let mut there = self.there(&program.born, &program.downloads);
+                    if self.drops_early(&capture, program) {
+                        // Its memory was set aside before, for what the warm-up had.
+                        there = there.max(capture.most);
+                    }
+                    let scratch = &mut self.programs[at].scratch;
+                    *scratch = there.max(*scratch);
+                    // M4: while it is open, all that the warm-up had at once is set aside for it.
+                    held += capture.most.saturating_sub(*scratch);
+                    capture.most.max(*scratch)
                 }
             };
-            // M3, M4: a window asks the driver for nothing, so what it will need is kept for it.
-            for (page, needed) in &capture.needs {
-                kept += needed.saturating_sub(there.get(page).copied().unwrap_or(0));
-            }
+            // M3: a window asks the driver for nothing, so what it will need is kept for it.
+            kept += capture.needs.saturating_sub(there);
             self.captures[stream] = Some(capture);
         }
-        let programs = self.programs.iter();
-        let programs = programs.filter(|program| program.state != State::Gone);
-        held += programs
-            .flat_map(|program| program.scratch.values())
-            .sum::<usize>();
+        let mut outside: BTreeSet<Mem> = BTreeSet::new();
+        for program in &self.programs {
+            if program.state != State::Gone {
+                outside.extend(&program.outside);
+                held += program.scratch;
+            }
+        }
         for (mem, memory) in self.memories.iter().enumerate() {
             let in_scratch = (memory.born).is_some_and(|at| self.programs[at].state != State::Gone);
             if !in_scratch && (memory.is_used() || outside.contains(&mem)) {
@@ -224,13 +227,5 @@ impl Model {
         }
         self.peak = self.peak.max(held);
         self.peak_kept = self.peak_kept.max(held + kept);
-    }
-}
-
-/// Raises each figure of `most` to that of `now`.
-fn raise(most: &mut ByPage, now: &ByPage) {
-    for (&page, &bytes) in now {
-        let most = most.entry(page).or_default();
-        *most = bytes.max(*most);
     }
 }

@@ -57,9 +57,6 @@ pub struct Command {
     pub effect: Option<Effect>,
 }
 
-/// Bytes, by the size of the pages that they are in.
-pub type ByPage = BTreeMap<usize, usize>;
-
 /// The page that bytes take: at least 16, and else in eight steps a doubling.
 pub fn page(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 16).max(16))
@@ -84,16 +81,16 @@ pub struct Program {
     pub effects: Vec<Effect>,
     /// From outside, touched.
     pub outside: BTreeSet<Mem>,
-    pub born: BTreeSet<Mem>,
+    /// What it has allocated, in this order.
+    pub born: Vec<Mem>,
     pub downloads: BTreeSet<Mem>,
     /// What a replay reads of before it writes all of it.
     pub inputs: BTreeSet<Mem>,
     pub written: BTreeSet<Mem>,
     pub written_whole: BTreeSet<Mem>,
-    /// The most that was there at once of what it allocated: dropped scratch may serve the same
-    /// window again, so that is what the graph holds, and not the sum (M2). By page, because pages
-    /// are neither cut nor joined: one serves again what needs a page of its size.
-    pub scratch: ByPage,
+    /// The most bytes that were there at once of what it allocated: dropped scratch may serve the
+    /// same window again, so that is what the graph holds, and not the sum (M2).
+    pub scratch: usize,
     /// The streams on which a replay may be in flight (M8).
     pub flights: BTreeSet<usize>,
     pub state: State,
@@ -127,12 +124,16 @@ pub struct Capture {
     pub running: usize,
     pub numbers: BTreeMap<Mem, usize>,
     pub doom: Option<Kind>,
-    /// What the warm-up pass has allocated; of that, downloads stay to its end, since the recording
-    /// will need as much (M3).
-    pub own: BTreeSet<Mem>,
+    /// What the warm-up pass has allocated, in this order; of that, downloads stay to its end, since
+    /// the recording will need as much (M3).
+    pub own: Vec<Mem>,
     pub downloads: BTreeSet<Mem>,
-    /// The most that the warm-up had at once: kept for the recording (M3).
-    pub needs: ByPage,
+    /// The place of the first allocation after each one's last handle was gone, if there was one.
+    pub until: BTreeMap<usize, usize>,
+    /// The most bytes that the last pass of the warm-up had at once.
+    pub most: usize,
+    /// And any pass: kept for the recording (M3).
+    pub needs: usize,
 }
 
 impl Capture {
@@ -157,7 +158,8 @@ pub struct Model {
     pub memories: Vec<Memory>,
     pub programs: Vec<Program>,
     pub captures: [Option<Capture>; STREAMS],
-    /// The most bytes that were held at once, by handles, graphs and open recordings.
+    /// The most bytes that were held at once: by handles, by graphs, and by open recordings, for which
+    /// is set aside what their warm-ups had at once (M4).
     pub peak: usize,
     /// The same, with what captures under way keep for their recordings.
     pub peak_kept: usize,
@@ -220,33 +222,42 @@ impl Model {
         faults
     }
 
-    /// Whether an allocation may find no memory: where the recording then has more at once than its
-    /// warm-up had (M4). A program can drop less in the window, or use what it drops in another (M2).
+    /// Whether an allocation may find no memory: where the recording then has something that its
+    /// warm-up had dropped (M4). A program can drop less in the window, or use what it drops in
+    /// another (M2).
     pub fn may_lack_memory(&self, stream: usize, command: &Command) -> bool {
-        let (Some(capture), Some(len)) = (&self.captures[stream], command.allocates) else {
+        let (Some(capture), Some(_)) = (&self.captures[stream], command.allocates) else {
             return false;
         };
         let Some(program) = capture.program.map(|at| &self.programs[at]) else {
             return false;
         };
-        let of_size = |bytes: &ByPage| bytes.get(&page(len * 4)).copied().unwrap_or(0);
-        let stays = |mem| program.downloads.contains(&mem) || self.is_shared(mem);
-        let there = self.there(&program.born, stays);
-        of_size(&there) >= of_size(&capture.needs)
+        let now = program.born.len();
+        let had_gone = |at: &usize| capture.until.get(at).is_some_and(|&until| until <= now);
+        let mut gone = (0..now).filter(had_gone);
+        gone.any(|at| self.is_there(program.born[at], &program.downloads))
     }
 
-    /// What is there of memories: by their handles, or because it stays without.
-    pub fn there(&self, memories: &BTreeSet<Mem>, stays: impl Fn(Mem) -> bool) -> ByPage {
-        let mut there = ByPage::new();
-        for &mem in memories {
-            let memory = &self.memories[mem];
-            if memory.is_used() || stays(mem) {
-                // What the page has more than was asked for goes with it.
-                let page = page(memory.data.len() * 4);
-                *there.entry(page).or_default() += page;
-            }
-        }
-        there
+    /// Whether a recording has dropped something that its warm-up had still.
+    pub fn drops_early(&self, capture: &Capture, program: &Program) -> bool {
+        let now = program.born.len();
+        let stayed = |at: &usize| capture.until.get(at).is_none_or(|&until| until > now);
+        let mut stayed = (0..now).filter(stayed);
+        stayed.any(|at| !self.is_there(program.born[at], &program.downloads))
+    }
+
+    /// Whether memory of a run is there: by its handles, as a download, or because another recording
+    /// has used it.
+    pub fn is_there(&self, mem: Mem, downloads: &BTreeSet<Mem>) -> bool {
+        self.memories[mem].is_used() || downloads.contains(&mem) || self.is_shared(mem)
+    }
+
+    /// The bytes of memories of a run that are there.
+    pub fn there(&self, memories: &[Mem], downloads: &BTreeSet<Mem>) -> usize {
+        let there = memories
+            .iter()
+            .filter(|&&mem| self.is_there(mem, downloads));
+        there.map(|&mem| self.memories[mem].data.len() * 4).sum()
     }
 
     /// Whether a recording that did not allocate it has used it.
@@ -291,6 +302,14 @@ impl Model {
             program = capture.program;
             if program.is_none() {
                 capture.warm_up.push(entry);
+                if made.is_some() {
+                    let now = capture.own.len();
+                    for (at, mem) in capture.own.iter().enumerate() {
+                        if !self.memories[*mem].is_used() && !capture.downloads.contains(mem) {
+                            capture.until.entry(at).or_insert(now);
+                        }
+                    }
+                }
                 capture.own.extend(made);
                 if command.name == "download" {
                     capture.downloads.extend(made);
@@ -362,7 +381,7 @@ impl Model {
             // M11, N10: until the first replay there is nothing to read.
             self.memories[made].mark = Some("NotReplayed");
             self.memories[made].born = Some(at);
-            self.programs[at].born.insert(made);
+            self.programs[at].born.push(made);
             if command.name == "download" {
                 self.programs[at].downloads.insert(made);
             }
