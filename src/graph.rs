@@ -76,9 +76,11 @@ impl<B: Backend> Landing<B> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphMemory {
-    /// Buffers that it touches.
+    /// Buffers that it touches. Scratch that had the same bytes of the device one after the other is
+    /// one.
     pub buffers: usize,
-    /// Their bytes, in the memory of the device. A buffer that two graphs touch counts in both.
+    /// Their bytes, in the memory of the device: each once, however many buffers had it in turn. A
+    /// buffer that two graphs touch counts in both.
     pub device_bytes: usize,
     /// Bytes of the host: what the recorded writes copied.
     pub host_bytes: usize,

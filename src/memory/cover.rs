@@ -58,6 +58,8 @@ mod tests {
     use super::Cover;
 
     proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
         /// M7: against bytes that are counted one by one.
         #[test]
         fn a_cover_counts_each_byte_once(

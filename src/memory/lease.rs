@@ -88,10 +88,9 @@ impl<B: Backend> Drop for Lease<B> {
         // SAFETY: this is the lease's drop, which runs once, and nothing reads the field after it.
         let page = unsafe { ManuallyDrop::take(&mut self.page) };
         self.pool.uncount_taken(page.bytes);
-        let page = match &self.warm_up {
+        match &self.warm_up {
             Some(warm_up) => warm_up.put(page),
-            None => vec![page],
-        };
-        self.pool.take_back(page);
+            None => self.pool.take_back([page]),
+        }
     }
 }

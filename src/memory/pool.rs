@@ -26,7 +26,7 @@ pub struct DeviceMemory {
     /// Kept for good, because the driver failed to free it or to say when it is unused.
     pub lost: usize,
     /// All that the driver has given and not got back: the figures above, with what rounding to
-    /// whole pages adds.
+    /// whole pages adds, and what is left of a page while a part of it is still used.
     pub allocated: usize,
 }
 

@@ -83,23 +83,32 @@ impl<B: Backend> Primed<B> {
             // With nothing locked.
             None => self.pool.page(device, record, asked)?,
         };
-        if let Stock::WarmUp { out, .. } = &mut *self.stock() {
-            *out = out.saturating_add(page.bytes);
-        }
-        self.pool.take_back(self.stock().spare(0));
+        let spare = {
+            let mut stock = self.stock();
+            if let Stock::WarmUp { out, .. } = &mut *stock {
+                *out = out.saturating_add(page.bytes);
+            }
+            stock.spare(0)
+        };
+        self.pool.take_back(spare);
         Ok(page)
     }
 
-    /// A block of the warm-up is gone, and its page is free. What then need not stay here is given
-    /// back: all of it, if the warm-up is over.
-    pub(super) fn put(&self, page: Page<B>) -> Vec<Page<B>> {
-        let mut stock = self.stock();
-        let Stock::WarmUp { pages, out, .. } = &mut *stock else {
-            return vec![page];
+    /// A block of the warm-up is gone, and its page is free. What then need not stay here goes to the
+    /// pool: all of it, if the warm-up is over.
+    pub(super) fn put(&self, page: Page<B>) {
+        let spare = {
+            let mut stock = self.stock();
+            match &mut *stock {
+                Stock::WarmUp { pages, out, .. } => {
+                    *out = out.saturating_sub(page.bytes);
+                    pages.put(page);
+                    stock.spare(0)
+                }
+                Stock::Window(_) | Stock::Closed => vec![page],
+            }
         };
-        *out = out.saturating_sub(page.bytes);
-        pages.put(page);
-        stock.spare(0)
+        self.pool.take_back(spare);
     }
 
     /// The warm-up is over: makes sure that the window will find the pages of its plan, also where

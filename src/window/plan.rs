@@ -37,11 +37,13 @@ pub(crate) struct Plan {
 /// Starts are multiples of it: the alignment that a backend's memory has.
 const ALIGN: usize = 16;
 
-/// Up to so many allocations all orders are tried. What a plan costs grows with their square.
+/// Up to so many allocations all orders are tried: a try costs their square.
 const FEW: usize = 1024;
 
-/// How often an order is tried, with what reached highest put first.
+/// How often an order is tried, with what reached highest put first; and how much that may cost: some
+/// ten milliseconds.
 const ROUNDS: usize = 32;
+const WORK: usize = 1 << 22;
 
 impl Plan {
     /// Plans for allocations with these lives. `parts`: two that are there at once may share a page.
@@ -68,9 +70,11 @@ impl Plan {
                 best = best.or(Self::packed_in_turn(lives, fit));
             }
         }
+        let square = lives.len().saturating_mul(lives.len()).max(1);
+        let rounds = (WORK / square).clamp(1, ROUNDS);
         for order in [Order::Size, Order::Area, Order::Stay] {
             let mut order = order.of(lives);
-            for round in 0..ROUNDS {
+            for round in 0..rounds {
                 if best.bytes() <= enough || !few {
                     return best;
                 }
@@ -406,6 +410,36 @@ mod tests {
         let mut best = usize::MAX;
         put(lives, &mut Vec::new(), &mut best);
         best
+    }
+
+    /// Where not all orders are tried.
+    #[test]
+    fn many_allocations_are_planned_for_as_well() {
+        for count in [300, 1500] {
+            // Sizes and stays that look random, and are the same each time.
+            let shape = (0..count).map(|at: usize| (1 + at * 7919 % 997, 1 + at * 6101 % 101));
+            let lives = lives(&shape.collect::<Vec<_>>());
+            let plan = Plan::new(&lives, true);
+            assert_sound(&plan, &lives);
+            let (needed, peak) = (plan.bytes(), peak(&lives));
+            assert!(needed * 4 <= peak * 5, "{needed} for {peak}");
+        }
+    }
+
+    /// The usual case: what goes in turn gets one page, and none is parted.
+    #[test]
+    fn what_is_not_there_at_once_gets_whole_pages() {
+        let plan = Plan::new(&lives(&[(2, 1), (4, 1), (3, 1), (1, 2), (4, 1)]), true);
+        assert_eq!(plan.pages, [64, 16]);
+        assert!(plan.places.iter().all(|place| place.start == 0), "{plan:?}");
+    }
+
+    /// Only where the backend can part memory.
+    #[test]
+    fn two_that_are_there_at_once_share_a_page_where_they_may() {
+        let lives = lives(&[(8, 1), (4, FOR_GOOD), (4, FOR_GOOD)]);
+        assert_eq!(Plan::new(&lives, true).pages, [128]);
+        assert_eq!(Plan::new(&lives, false).pages, [128, 64]);
     }
 
     proptest! {

@@ -6,7 +6,7 @@
 //! * a window breaks, and will not close well, if its stream is synchronized, marked or made to
 //!   follow another, or if any memory is freed while it is open;
 //! * freed memory is overwritten, so that whoever still uses it computes nonsense;
-//! * `Third<true>` closes a window only on the thread that opened it;
+//! * `Third<true>` closes a window only on the thread that opened it, and does not part its memory;
 //! * any call can be made to fail, to panic, or to leave the stream stuck in its window.
 //!
 //! It logs its calls, so that tests see what reached the driver.
@@ -299,7 +299,7 @@ impl<const PINNED: bool> Backend for Third<PINNED> {
     type Fetched = Fetched;
 
     const ONE_QUEUE: bool = false;
-    const PARTS_MEMORY: bool = true;
+    const PARTS_MEMORY: bool = !PINNED;
 
     fn captures(&self) -> &DeviceCaptures<Self> {
         &self.captures
