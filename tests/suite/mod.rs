@@ -239,6 +239,7 @@ macro_rules! suite {
             scratch_that_the_recording_drops_later_is_not_taken,
             scratch_that_is_dropped_later_may_exhaust_the_pool,
             scratch_that_the_recording_drops_earlier_is_taken,
+            scratch_that_is_dropped_earlier_is_not_lent_past_the_plan,
             a_part_of_a_page_that_another_graph_touches_is_not_taken_again,
             a_recording_that_is_given_up_gives_its_pages_back,
         }

@@ -193,6 +193,28 @@ pub fn scratch_that_the_recording_drops_earlier_is_taken<B: Lab>() {
     }
 }
 
+/// M4: but only as long as the plan has nothing else there, which would find it taken.
+pub fn scratch_that_is_dropped_earlier_is_not_lent_past_the_plan<B: Lab>() {
+    let Bench { stream, y, .. } = bench::<B>();
+    let mut pass = 0;
+    let (stream, mut graph, stays) = stream
+        .capture(|c| {
+            pass += 1;
+            let first = c.upload(&[1f32; 16])?;
+            let first = (pass == 1).then_some(first);
+            let stays = c.upload(&[2f32; 16])?;
+            drop(first);
+            let last = c.upload(&[3f32; 16])?;
+            B::accumulate(c, &last.slice(..2).unwrap(), &y)?;
+            Ok(stays)
+        })
+        .unwrap();
+    stream.fill(&y, 0.0).unwrap();
+    graph.replay(&stream).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), [3.0; 2]);
+    assert_eq!(stream.read(&stays).unwrap(), [2.0; 16]);
+}
+
 /// M2: another capture recorded it while it had a handle, so no part of it is taken again.
 pub fn a_part_of_a_page_that_another_graph_touches_is_not_taken_again<B: Lab>() {
     let Bench {
