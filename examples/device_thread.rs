@@ -23,7 +23,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graph_capture::server::{CacheCounts, Cached, GraphCache, PoolCounts, StreamPool};
 use graph_capture::{CaptureStatus, Download, Error, Host, StreamId};
@@ -39,6 +39,7 @@ const STREAMS: usize = 2;
 /// The client that vanishes shares a stream with the even ones.
 const VANISHES: StreamId = StreamId::new(100);
 const TIME_LIMIT: Duration = Duration::from_millis(40);
+const IDLE: Duration = Duration::from_secs(1);
 
 // ---- The device thread.
 
@@ -92,9 +93,11 @@ impl Device {
 
     fn serve(mut self, jobs: &Receiver<Job>) -> Summary {
         loop {
-            match jobs.recv_timeout(TIME_LIMIT / 4) {
+            // A capture that lasts too long is noticed also when there is nothing to do.
+            let now = Instant::now();
+            let idle = self.pool.next_expiry().unwrap_or(now + IDLE);
+            match jobs.recv_timeout(idle.saturating_duration_since(now)) {
                 Ok(job) => self.run(job),
-                // Also with nothing to do: a capture may have lasted too long.
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Host;
 use crate::backend::Backend;
@@ -10,13 +10,28 @@ use crate::error::Error;
 
 /// All that was submitted to a stream before [`Stream::completion`](crate::Stream::completion).
 /// May go to another thread.
-pub struct Completion<B: Backend = Host>(Arc<B::Point>);
+pub struct Completion<B: Backend = Host> {
+    point: Arc<B::Point>,
+    /// Of a pool, where a caller may have work under way on a second stream.
+    other: Option<Arc<B::Point>>,
+}
 
 static_assertions::assert_impl_all!(Completion: Clone, Send, Sync);
 
 impl<B: Backend> Completion<B> {
     pub(crate) fn new(point: Arc<B::Point>) -> Self {
-        Self(point)
+        let other = None;
+        Self { point, other }
+    }
+
+    /// And that as well.
+    pub(crate) fn and(self, other: Option<Arc<B::Point>>) -> Self {
+        Self { other, ..self }
+    }
+
+    fn points(&self) -> impl Iterator<Item = &B::Point> {
+        let other = self.other.as_deref();
+        std::iter::once(&*self.point).chain(other)
     }
 
     /// Whether it is done. Does not wait.
@@ -24,7 +39,12 @@ impl<B: Backend> Completion<B> {
     /// # Errors
     /// What the work failed with, or the driver's refusal.
     pub fn is_done(&self) -> Result<bool, Error> {
-        B::is_reached(&self.0)
+        for point in self.points() {
+            if !B::is_reached(point)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Waits until it is done, or for `timeout`, and says whether it is.
@@ -32,13 +52,23 @@ impl<B: Backend> Completion<B> {
     /// # Errors
     /// What the work failed with, or the driver's refusal.
     pub fn wait(&self, timeout: Duration) -> Result<bool, Error> {
-        B::wait(&self.0, Some(timeout))
+        let started = Instant::now();
+        for point in self.points() {
+            let left = timeout.saturating_sub(started.elapsed());
+            if !B::wait(point, Some(left))? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
 impl<B: Backend> Clone for Completion<B> {
     fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
+        Self {
+            point: Arc::clone(&self.point),
+            other: self.other.clone(),
+        }
     }
 }
 

@@ -466,9 +466,19 @@ fn next_step(call: &str, phase: PhaseName) -> &'static str {
     }
 }
 
+/// Each with its causes, which `source` can tell of one error only.
 fn told(errors: &[Error]) -> String {
-    let told: Vec<_> = errors.iter().map(Error::to_string).collect();
-    told.join("; and: ")
+    let told = errors.iter().map(|error| {
+        let mut words = error.to_string();
+        let mut cause = std::error::Error::source(error);
+        while let Some(error) = cause {
+            words.push_str(": ");
+            words.push_str(&error.to_string());
+            cause = error.source();
+        }
+        words
+    });
+    told.collect::<Vec<_>>().join("; and: ")
 }
 
 /// A refused transition: the error, and the stream, which is in phase

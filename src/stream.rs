@@ -128,6 +128,8 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     /// opens the window, runs `work` again to record it, closes. Gives back the stream, the graph,
     /// and what the recorded run returned.
     ///
+    /// An error of your own in `work` goes through [`Error::step`]: `.map_err(Error::step)?`.
+    ///
     /// Both runs must issue the same commands (rule L9). The capture cannot be left open: an error
     /// or a panic in `work` ends it. The owner is [`StreamId::current`].
     ///

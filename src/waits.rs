@@ -64,10 +64,7 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: MayWait,
     {
-        let at = Location::caller();
-        same_length("read", buffer.len(), into.len(), at)?;
-        self.captures().check_at("read", buffer, at)?;
-        self.fetch(buffer.span(), bytemuck::cast_slice_mut(into), at)
+        self.read_into_at(buffer, into, Location::caller())
     }
 
     /// Whether the buffer holds what it should, without waiting or reading.
@@ -140,6 +137,17 @@ impl<B: Backend> Commands<B> {
         into.resize(buffer.len(), T::zeroed());
         self.fetch(buffer.span(), bytemuck::cast_slice_mut(&mut into), at)?;
         Ok(into)
+    }
+
+    pub(crate) fn read_into_at<T: Pod>(
+        &self,
+        buffer: &Buffer<T, B>,
+        into: &mut [T],
+        at: At,
+    ) -> Result<(), Error> {
+        same_length("read", buffer.len(), into.len(), at)?;
+        self.captures().check_at("read", buffer, at)?;
+        self.fetch(buffer.span(), bytemuck::cast_slice_mut(into), at)
     }
 
     /// Copies device memory to the host, in order with the other streams (M9), and waits for it.

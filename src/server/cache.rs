@@ -143,6 +143,13 @@ impl<K: Eq + Hash, I, O, B: Backend> GraphCache<K, I, O, B> {
     ///
     /// Make the inputs in `inputs` and not in `work`: what is allocated in `work` is zeroed at each replay.
     ///
+    /// The warm-up runs `work` for real, over what `inputs` left there. Work that updates a buffer from
+    /// outside has then updated it once already, and a replay does it again: put it back before the first
+    /// one, where the answer is [`Cached::Captured`] or [`Cached::NotKept`].
+    ///
+    /// While another's capture holds the caller's stream the answer is [`Cached::NotCaptured`] with
+    /// [`Error::Neighbour`], also where neighbours are diverted: run the work by [`StreamPool::submit`] then.
+    ///
     /// # Panics
     /// Where `inputs` or `work` does. Nothing is kept then.
     pub fn get_or_capture(
@@ -158,7 +165,7 @@ impl<K: Eq + Hash, I, O, B: Backend> GraphCache<K, I, O, B> {
             return Cached::Hit(self.put(key, entry.graph));
         }
         self.counts.misses += 1;
-        let captured = pool.capture_graph(caller, inputs, work);
+        let captured = pool.capture_graph(caller, 1, inputs, work);
         let captured = captured.map(|(graph, inputs, outputs)| CachedGraph {
             graph,
             inputs,
@@ -176,6 +183,21 @@ impl<K: Eq + Hash, I, O, B: Backend> GraphCache<K, I, O, B> {
                 Cached::NotCaptured(error)
             }
         }
+    }
+
+    /// The graph for `key`, if it is there. Counts as a use, and as a hit.
+    pub fn get(&mut self, key: &K) -> Option<&mut CachedGraph<I, O, B>> {
+        let entry = self.entries.get_mut(key)?;
+        self.clock += 1;
+        self.counts.hits += 1;
+        entry.used = self.clock;
+        Some(&mut entry.graph)
+    }
+
+    /// Drops all graphs, such as those of a model that was replaced. Replays in flight are let finish (M8).
+    pub fn clear(&mut self) {
+        self.counts.never_replayed = self.counts().never_replayed;
+        self.entries.clear();
     }
 
     /// Drops the graph for `key`, and says whether there was one. Replays in flight are let finish (M8).

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::backend::Backend;
 use crate::commands::Commands;
+use crate::completion::Completion;
 use crate::error::{At, Error};
 use crate::issue::noting;
 use crate::window::Window;
@@ -70,6 +71,16 @@ impl<B: Backend> Lane<'_, B> {
         let other = self.other;
         self.wait(|c| c.synchronize_at(at))?;
         settle(other)
+    }
+
+    /// The point behind all that was issued to both streams of the slot.
+    pub(super) fn completion(self, at: At) -> Result<Completion<B>, Error> {
+        let other = self.other;
+        self.wait(|c| {
+            let completion = c.completion_at(at)?;
+            let other = other.map(|other| other.line().mark()).transpose()?;
+            Ok(completion.and(other))
+        })
     }
 
     /// Times `work`, from idle streams to an idle stream.

@@ -39,6 +39,18 @@
 //! number of the connection, session or model. [`StreamId::current`](crate::StreamId::current) names the
 //! calling *thread*: in a server that is the device's thread, whoever the job is from, and in async code it
 //! changes whenever a task goes on elsewhere after an `.await`, so a capture would not know its owner again.
+//! Ids `n` and `n + streams` share a stream, so the numbering decides who are neighbours.
+//!
+//! # On which thread
+//!
+//! A pool is used by one thread at a time, through `&mut`: the calls of its closures cannot reach it again.
+//! Usually one thread owns it and takes jobs from a channel, as `examples/device_thread.rs` shows in
+//! whole. On backends whose recordings may move, such as the host, it can also be put in an `Arc<Mutex<_>>`
+//! and used by tasks, which then hold captures, but not the mutex, across `.await`. Where a task can be
+//! cancelled, let something that it owns call [`StreamPool::disconnect`] when it is dropped.
+//!
+//! To keep streams busy from one thread, don't wait for each job: [`replay`](StreamPool::replay), take a
+//! [`completion`](StreamPool::completion), serve others, and read when that is done.
 
 mod cache;
 mod end;

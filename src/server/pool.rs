@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::panic::Location;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytemuck::Pod;
 
@@ -23,11 +23,16 @@ use crate::stream_id::StreamId;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Neighbours {
-    /// It is refused. What it should have written is marked (rules N5, N8).
+    /// It is refused. What it should have written is marked (rules N5, N8): until it is written as a
+    /// whole, reading it gives the refusal. So work that updates a buffer in place cannot simply be
+    /// tried again; where state lives in buffers from call to call, divert, or ask
+    /// [`StreamPool::phase`] and [`StreamPool::owner`] first.
     #[default]
     Refuse,
     /// It runs on a spare stream, in the order that it would have had: behind what was submitted
-    /// before the window, on the same memory, and before what comes later (rules N5, N8).
+    /// before the window, on the same memory, and before what comes later (rules N5, N8). Captures are
+    /// not diverted: `prepare`, `capture`, and what a [`GraphCache`](crate::server::GraphCache) does not
+    /// have, are refused.
     Divert,
 }
 
@@ -43,7 +48,7 @@ pub struct PoolCounts {
     pub abandoned: u64,
     /// Replays that started.
     pub replays: u64,
-    /// Calls refused since a capture was in the way.
+    /// Calls refused since they were out of order, or another's capture was in the way.
     pub refused: u64,
     /// Calls of neighbours that ran on a spare stream.
     pub diverted: u64,
@@ -68,12 +73,13 @@ pub struct PoolCounts {
 /// | `end` | refused | refused | seals | refused | abandons |
 /// | `abort` | nothing | gives up | gives up | abandons | abandons |
 /// | `submit`, `write` | run | run, warm up | recorded | run | refused, or run aside |
-/// | `read`, `replay`, `synchronize`, `profile` | run | run | refused | run | refused, or run aside |
+/// | `read`, `replay`, `synchronize`, `completion`, `profile` | run | run | refused | run | refused, or run aside |
 /// | `destroy` | runs | runs | refused | runs | runs |
 /// | `status`, `phase`, `owner`, `check`, `memory`, `graph` | answered | answered | answered | answered | answered |
 ///
 /// A closure or kernel that panics goes through the pool to whoever called it, and leaves the pool as
-/// usable as before.
+/// usable as before, and marked what should have been written. A server that is to survive the panics of
+/// its jobs runs each in `catch_unwind(AssertUnwindSafe(|| job(&mut pool)))`.
 ///
 /// On a backend whose windows end on the thread that opened them, the pool stays on one thread.
 pub struct StreamPool<B: Backend = Host> {
@@ -146,7 +152,9 @@ impl<B: Backend> StreamPool<B> {
     }
 
     /// How long a capture may last, from `prepare` on. The first call of anybody after that abandons it
-    /// (rule N13).
+    /// (rule N13), but for questions. What its owner still submits is then no part of it, and runs at
+    /// once; the owner is told by its next `begin`, `end` or `abort` (rule N4). See
+    /// [`take_expired`](Self::take_expired).
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.lanes.limit = Some(limit);
@@ -155,7 +163,7 @@ impl<B: Backend> StreamPool<B> {
 
     /// The graphs of a caller go when it disconnects (rule N13).
     #[must_use]
-    pub fn destroying_graphs_on_disconnect(mut self) -> Self {
+    pub fn with_graphs_destroyed_on_disconnect(mut self) -> Self {
         self.destroys_graphs = true;
         self
     }
@@ -186,6 +194,12 @@ impl<B: Backend> StreamPool<B> {
     #[must_use]
     pub fn owner(&self, caller: StreamId) -> Option<StreamId> {
         self.lanes.slot(caller).and_then(Slot::owner)
+    }
+
+    /// When the next capture will have outlasted its time limit.
+    #[must_use]
+    pub fn next_expiry(&self) -> Option<Instant> {
+        self.lanes.slots.iter().filter_map(Slot::expires).min()
     }
 
     /// Whether the buffer holds what it should, without waiting or reading.

@@ -131,6 +131,12 @@ impl<B: Backend> Slot<B> {
         self.held.as_ref().and_then(Held::owner)
     }
 
+    /// When its capture will have lasted too long. `None` also where that is beyond all time.
+    pub(super) fn expires(&self) -> Option<Instant> {
+        let expires = self.expires?;
+        expires.since.checked_add(expires.limit)
+    }
+
     /// The stream, or a new one where there is none.
     fn take(&mut self, device: &B) -> Result<Held<B>, Error> {
         match self.held.take() {
@@ -293,6 +299,7 @@ impl<B: Backend> Slot<B> {
         &mut self,
         device: &B,
         caller: StreamId,
+        passes: usize,
         inputs: impl FnOnce(&Commands<B>) -> Result<I, Error>,
         mut work: impl FnMut(&Commands<B>, &I) -> Result<R, Error>,
     ) -> Result<(Graph<B>, I, R), Error> {
@@ -303,7 +310,7 @@ impl<B: Backend> Slot<B> {
         let captured = match caught(&mut panic, || inputs(&stream)) {
             Err(error) => Err((error, stream)),
             Ok(inputs) => stream
-                .capture_as(caller, 1, |c| caught(&mut panic, || work(c, &inputs)))
+                .capture_as(caller, passes, |c| caught(&mut panic, || work(c, &inputs)))
                 .map(|(stream, graph, result)| (stream, (graph, inputs, result)))
                 .map_err(TransitionError::into_parts),
         };

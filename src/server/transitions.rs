@@ -112,29 +112,48 @@ impl<B: Backend> StreamPool<B> {
     pub fn capture<R>(
         &mut self,
         caller: StreamId,
+        work: impl FnMut(&Commands<B>) -> Result<R, Error>,
+    ) -> Result<(GraphId, R), Error> {
+        self.capture_with(caller, 1, work)
+    }
+
+    /// As [`capture`](Self::capture), with as many passes of the warm-up as told (rule L15).
+    ///
+    /// # Errors
+    /// As [`capture`](Self::capture); [`Error::NoWarmUp`] for no passes.
+    ///
+    /// # Panics
+    /// Where `work` does.
+    pub fn capture_with<R>(
+        &mut self,
+        caller: StreamId,
+        passes: usize,
         mut work: impl FnMut(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(GraphId, R), Error> {
-        let (graph, (), result) = self.capture_graph(caller, |_| Ok(()), |c, ()| work(c))?;
+        let none = |_: &Commands<B>| Ok(());
+        let (graph, (), result) = self.capture_graph(caller, passes, none, |c, ()| work(c))?;
         Ok((self.graphs.put(graph, caller), result))
     }
 
-    /// As [`capture`](Self::capture), over what `inputs` makes before, for a graph that will not be the pool's.
+    /// As [`capture_with`](Self::capture_with), over what `inputs` makes before, for a graph that will not be
+    /// the pool's.
     pub(super) fn capture_graph<I, R>(
         &mut self,
         caller: StreamId,
+        passes: usize,
         inputs: impl FnOnce(&Commands<B>) -> Result<I, Error>,
         work: impl FnMut(&Commands<B>, &I) -> Result<R, Error>,
     ) -> Result<(Graph<B>, I, R), Error> {
         self.expire();
         let (slot, device) = self.lanes.at(caller)?;
-        let captured = slot.capture(device, caller, inputs, work);
+        let captured = slot.capture(device, caller, passes, inputs, work);
         let captured = self.note_transition(captured)?;
         self.counts.sealed += 1;
         Ok(captured)
     }
 
     /// `caller` is gone: its capture is thrown away, with a report, and its graphs too, if the pool was
-    /// told so (rule N13).
+    /// told so (rule N13). Call it wherever a connection ends, such as in the `Drop` of what stands for it.
     ///
     /// # Errors
     /// What the wait for a replay of such a graph failed with. The graphs are gone all the same.
@@ -150,6 +169,10 @@ impl<B: Backend> StreamPool<B> {
     }
 
     /// The captures that outlasted their time limit since the last look, one a stream at most: for a log.
+    ///
+    /// There is no timer: call it when the thread of the device has nothing else to do, at
+    /// [`next_expiry`](Self::next_expiry), or an abandoned window holds its stream, and the memory that
+    /// waits to be freed, until somebody calls.
     pub fn take_expired(&mut self) -> Vec<CaptureEnd> {
         self.expire();
         let slots = self.lanes.slots.iter_mut();

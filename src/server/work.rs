@@ -79,6 +79,35 @@ impl<B: Backend> StreamPool<B> {
         self.note(read)
     }
 
+    /// As [`read`](Self::read), into memory of the caller's.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), and [`Error::LengthMismatch`] unless the lengths are equal.
+    #[track_caller]
+    pub fn read_into<T: Pod>(
+        &mut self,
+        caller: StreamId,
+        buffer: &Buffer<T, B>,
+        into: &mut [T],
+    ) -> Result<(), Error> {
+        let at = Location::caller();
+        let lane = self.lane("read_into", caller)?;
+        let read = lane.wait(|c| c.read_into_at(buffer, into, at));
+        self.note(read)
+    }
+
+    /// The point behind all that was issued to the caller's stream: to serve others while it is on its
+    /// way, and to read the result when it is done, without holding up the thread of the device.
+    ///
+    /// # Errors
+    /// The driver's refusal, and as [`read`](Self::read).
+    #[track_caller]
+    pub fn completion(&mut self, caller: StreamId) -> Result<Completion<B>, Error> {
+        let at = Location::caller();
+        let marked = self.lane("completion", caller)?.completion(at);
+        self.note(marked)
+    }
+
     /// Waits until all is done that was issued to the caller's stream.
     ///
     /// # Errors

@@ -129,7 +129,7 @@ pub fn run<B: Device>(sequence: &Sequence, reached: &mut Reached) {
         pool = pool.with_neighbours(Neighbours::Divert);
     }
     if sequence.destroys {
-        pool = pool.destroying_graphs_on_disconnect();
+        pool = pool.with_graphs_destroyed_on_disconnect();
     }
     let mut world = World {
         pool,

@@ -156,6 +156,22 @@ pub fn a_cache_captures_nothing_in_the_capture_of_another<B: Lab>() {
     }
 }
 
+/// A look is a use; and all go at once, such as when the model is another.
+pub fn a_cache_is_looked_into_and_cleared<B: Lab>() {
+    let (mut pool, mut cache) = (pool::<B>(), Cache::new(2, usize::MAX));
+    for len in [1, 2] {
+        get(&mut cache, &mut pool, len).into_result().unwrap();
+    }
+    assert!(cache.get(&1).is_some() && cache.get(&3).is_none());
+    get(&mut cache, &mut pool, 3).into_result().unwrap();
+    assert!(cache.get(&1).is_some() && cache.get(&2).is_none());
+    cache.clear();
+    assert!(cache.get(&1).is_none());
+    let counts = cache.counts();
+    assert_eq!((counts.hits, counts.misses, counts.graphs), (2, 3, 0));
+    assert_eq!((counts.never_replayed, counts.bytes), (3, 0));
+}
+
 /// A graph is taken out by its key.
 pub fn a_key_can_be_removed<B: Lab>() {
     let (mut pool, mut cache) = (pool::<B>(), Cache::new(4, usize::MAX));

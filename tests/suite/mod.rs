@@ -327,6 +327,7 @@ macro_rules! suite {
                 a_failed_capture_is_not_cached,
                 a_cache_captures_nothing_in_the_capture_of_another,
                 a_key_can_be_removed,
+                a_cache_is_looked_into_and_cleared,
             }
             suite! { $lab;
                 owners: what_the_owner_cannot_have_recorded_dooms_its_capture,
@@ -342,6 +343,8 @@ macro_rules! suite {
                 a_capture_that_outlasts_its_time_is_abandoned,
                 a_pool_counts_what_it_did,
                 a_pool_is_trimmed_between_windows,
+                a_pool_tells_when_the_work_of_a_caller_is_done,
+                a_pool_captures_with_several_passes,
             }
         }
     };

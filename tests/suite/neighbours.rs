@@ -25,7 +25,11 @@ pub fn a_neighbours_waits_in_a_window_are_refused<B: Lab>() {
     });
     assert_refused(profiled, "profile", NEIGHBOUR, window);
     assert!(!ran);
-    assert_eq!(served.pool.counts().refused, 3);
+    let into = served.pool.read_into(NEIGHBOUR, &served.u, &mut [0.0; 2]);
+    assert_refused(into, "read_into", NEIGHBOUR, window);
+    let completion = served.pool.completion(NEIGHBOUR);
+    assert_refused(completion, "completion", NEIGHBOUR, window);
+    assert_eq!(served.pool.counts().refused, 5);
     served.assert_seals();
     served.assert_usable();
 }

@@ -1,6 +1,6 @@
 //! Rules N6, N10, N11, N13: what an owner may do in its capture, its graphs, and how it loses them.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use graph_capture::server::Neighbours;
 use graph_capture::{Error, PhaseName};
@@ -95,6 +95,9 @@ pub fn the_owners_own_waits_in_its_window_are_refused<B: Lab>() {
         served.record();
         let (window, pool) = (PhaseName::Window, &mut served.pool);
         assert_refused(pool.read(OWNER, &served.x), "read", OWNER, window);
+        let into = pool.read_into(OWNER, &served.x, &mut [0.0; 2]);
+        assert_refused(into, "read_into", OWNER, window);
+        assert_refused(pool.completion(OWNER), "completion", OWNER, window);
         assert_refused(pool.synchronize(OWNER), "synchronize", OWNER, window);
         let profiled = pool.profile(OWNER, |_| Ok(()));
         assert_refused(profiled, "profile", OWNER, window);
@@ -195,7 +198,7 @@ pub fn a_caller_that_disconnects_loses_its_capture<B: Lab>() {
     for destroys in [false, true] {
         let mut served = served::<B>(Neighbours::Refuse);
         if destroys {
-            served.pool = served.pool.destroying_graphs_on_disconnect();
+            served.pool = served.pool.with_graphs_destroyed_on_disconnect();
         }
         let graph = served.graph();
         served.pool.replay(NEIGHBOUR, graph).unwrap();
@@ -223,6 +226,16 @@ pub fn a_capture_that_outlasts_its_time_is_abandoned<B: Lab>() {
     let mut served = served::<B>(Neighbours::Refuse);
     served.pool = served.pool.with_time_limit(hour);
     served.graph();
+    assert_eq!(served.pool.next_expiry(), None);
+    let before = Instant::now();
+    served.pool.prepare(ELSEWHERE).unwrap();
+    assert!(served.pool.next_expiry().unwrap() >= before + hour);
+    served
+        .pool
+        .prepare_at_most(OWNER, Some(Duration::ZERO))
+        .unwrap();
+    assert!(served.pool.next_expiry().unwrap() <= Instant::now());
+    assert!(served.pool.abort(ELSEWHERE).unwrap().is_none());
     served
         .pool
         .prepare_at_most(OWNER, Some(Duration::ZERO))
@@ -279,6 +292,39 @@ pub fn a_pool_counts_what_it_did<B: Lab>() {
     ];
     assert_eq!(shown, [1, 1, 1, 1, 1, 1], "{counts:?}");
     assert_eq!(counts.graphs, 1);
+}
+
+/// A completion is for the thread that does not want to wait.
+pub fn a_pool_tells_when_the_work_of_a_caller_is_done<B: Lab>() {
+    let mut served = served::<B>(Neighbours::Divert);
+    served.step().unwrap();
+    let done = served.pool.completion(OWNER).unwrap();
+    assert!(done.wait(Duration::from_secs(60)).unwrap() && done.is_done().unwrap());
+    let mut into = [0.0; 2];
+    served.pool.read_into(OWNER, &served.y, &mut into).unwrap();
+    assert_eq!(into, [2.0, 3.0]);
+    let short = served.pool.read_into(OWNER, &served.y, &mut [0.0; 1]);
+    assert!(matches!(short, Err(Error::LengthMismatch { .. })));
+}
+
+/// L15: the last pass is the one that counts.
+pub fn a_pool_captures_with_several_passes<B: Lab>() {
+    let mut served = served::<B>(Neighbours::Refuse);
+    let (x, y) = (served.x.clone(), served.y.clone());
+    let mut runs = 0;
+    let (graph, ()) = served
+        .pool
+        .capture_with(OWNER, 2, |c| {
+            runs += 1;
+            if runs == 1 {
+                return c.fill(&y, 1.0);
+            }
+            B::add(c, &x, &y, 1.0)
+        })
+        .unwrap();
+    assert_eq!((runs, served.pool.graph(graph).unwrap().len()), (3, 1));
+    let none = served.pool.capture_with(OWNER, 0, |_| Ok(()));
+    assert!(matches!(none, Err(Error::NoWarmUp { .. })));
 }
 
 /// The pool gives free memory back, and not while a stream records.

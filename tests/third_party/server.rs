@@ -1,5 +1,7 @@
 //! Rules of the server that only a fussy driver can break: N7, and what is in flight.
 
+use std::time::Duration;
+
 use graph_capture::server::{Cached, GraphCache, Neighbours, StreamPool};
 
 use super::Free;
@@ -75,6 +77,20 @@ fn a_diverted_wait_covers_the_work_before_the_window() {
     served.assert_seals();
     // And one behind the window for what was diverted.
     served.pool.synchronize(NEIGHBOUR).unwrap();
+    assert_eq!(served.pool.device().queued(), 0);
+}
+
+/// A completion covers what was diverted as well as what runs on the slot's own stream.
+#[test]
+fn a_completion_covers_both_streams_of_a_slot() {
+    let mut served = served::<Free>(Neighbours::Divert);
+    served.record();
+    served.neighbours_step().unwrap();
+    let _ = served.pool.end(OWNER).unwrap().into_result().unwrap();
+    let done = served.pool.completion(NEIGHBOUR).unwrap();
+    assert!(!done.is_done().unwrap());
+    assert!(!done.wait(Duration::ZERO).unwrap());
+    assert!(done.wait(Duration::from_secs(60)).unwrap());
     assert_eq!(served.pool.device().queued(), 0);
 }
 
