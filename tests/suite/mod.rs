@@ -241,6 +241,9 @@ macro_rules! suite {
             scratch_that_the_recording_drops_earlier_is_taken,
             scratch_that_is_dropped_earlier_is_not_lent_past_the_plan,
             a_part_of_a_page_that_another_graph_touches_is_not_taken_again,
+            scratch_that_another_graph_touches_in_both_runs_is_planned_for,
+            a_warm_up_keeps_no_more_than_it_had_at_once,
+            a_window_opens_with_little_free,
             a_recording_that_is_given_up_gives_its_pages_back,
         }
         suite! { $lab;
