@@ -18,6 +18,7 @@ mod network;
 use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -97,7 +98,8 @@ impl Device {
             let now = Instant::now();
             let idle = self.pool.next_expiry().unwrap_or(now + IDLE);
             match jobs.recv_timeout(idle.saturating_duration_since(now)) {
-                Ok(job) => self.run(job),
+                // A job that panics costs its client the answer, and nobody else anything.
+                Ok(job) => drop(catch_unwind(AssertUnwindSafe(|| self.run(job)))),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -292,7 +294,10 @@ fn vanishing_client(connection: &Connection) -> Result<(), Problem> {
             reply,
         })?;
         match opened {
-            Err(Error::Neighbour { .. }) => thread::yield_now(),
+            // Somebody else's capture, or a machine so slow that its own time was over.
+            Err(Error::Neighbour { .. } | Error::Expired { .. } | Error::OutOfOrder { .. }) => {
+                thread::yield_now();
+            }
             other => return Ok(other?),
         }
     }

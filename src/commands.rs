@@ -19,7 +19,7 @@ use crate::memory::{Block, Buffer, Cause, Element, Handle, Lease, Span, bytes_of
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
 use crate::trace::{Command, Name, NodeKind, no_kernel};
-use crate::window::{Kept, Source, Window};
+use crate::window::{Course, Kept, Source, Window};
 
 /// The commands of a stream: allocate, write, copy, fill, download, keep, and the backend's launches.
 ///
@@ -107,8 +107,8 @@ impl<B: Backend> Commands<B> {
         self.issue(
             &Command::new(NodeKind::Write, &uses, at),
             || same_length("write", buffer.len(), data.len(), at),
-            |recording| {
-                self.submit(&uses, recording, |call| {
+            |course| {
+                self.submit(&uses, course, |call| {
                     B::write(call, to, bytemuck::cast_slice(data))
                 })
             },
@@ -132,7 +132,7 @@ impl<B: Backend> Commands<B> {
         self.issue(
             &Command::new(NodeKind::Copy, &uses, at),
             || same_length("copy", to.len(), from.len(), at),
-            |recording| self.submit(&uses, recording, |call| B::copy(call, source, target)),
+            |course| self.submit(&uses, course, |call| B::copy(call, source, target)),
         )
     }
 
@@ -151,7 +151,7 @@ impl<B: Backend> Commands<B> {
         self.issue(
             &command,
             || Ok(()),
-            |recording| self.submit(&uses, recording, |call| B::fill(call, to, pattern)),
+            |course| self.submit(&uses, course, |call| B::fill(call, to, pattern)),
         )
     }
 
@@ -174,18 +174,18 @@ impl<B: Backend> Commands<B> {
         let handle = self.issue(
             &command,
             || Ok(()),
-            |recording| {
+            |course| {
                 let handle = self.take(NodeKind::Download, from.bytes(), command.at)?;
                 let to = Span::new(&handle, 0, from.bytes());
                 let uses = [Use::read(from), Use::write(to)];
-                self.submit(&uses, recording, |call| B::copy(call, from, to))?;
+                self.submit(&uses, course, |call| B::copy(call, from, to))?;
                 let mut window = self.window.borrow_mut();
                 window.adopt(&handle);
                 window.keep_download(&handle);
                 Ok(handle)
             },
         )?;
-        self.mark_unreplayed(&command, &handle);
+        self.mark_unwritten(&command, &handle);
         Ok(Download::new(handle.id(), buffer.len()))
     }
 
@@ -201,14 +201,14 @@ impl<B: Backend> Commands<B> {
     pub fn keep<V: Send + 'static>(&self, value: V) {
         let value: Kept = Box::new(value);
         let mut window = self.window.borrow_mut();
-        if window.is_recording() {
-            window.keep(value);
-        } else if window.runs() {
-            self.kept.borrow_mut().push(value);
-        } else {
-            // No work is around it. It goes with nothing borrowed (M14).
-            drop(window);
-            drop(value);
+        match window.course() {
+            Course::Recorded => window.keep(value),
+            Course::Runs => self.kept.borrow_mut().push(value),
+            Course::Refused => {
+                // No work is around it. It goes with nothing borrowed (M14).
+                drop(window);
+                drop(value);
+            }
         }
     }
 
@@ -271,7 +271,7 @@ impl<B: Backend> Commands<B> {
             self.issue(
                 &command,
                 || Ok(()),
-                |recording| self.submit(uses, recording, |call| run(call, uses)),
+                |course| self.submit(uses, course, |call| run(call, uses)),
             )
         })
     }
@@ -285,6 +285,9 @@ impl<B: Backend> Commands<B> {
         first: impl FnOnce(Call<'_, B>, Span<'_, B>) -> Result<(), Error>,
     ) -> Result<Buffer<T, B>, Error> {
         let size = bytes_of_elements::<T>(kind.name(), len, at);
+        if self.window.borrow().refusal().is_some() {
+            size.clone()?;
+        }
         let bytes = *size.as_ref().unwrap_or(&0);
         let command = Command {
             allocates: Some(bytes),
@@ -293,15 +296,15 @@ impl<B: Backend> Commands<B> {
         let handle = self.issue(
             &command,
             || size.map(|_| ()),
-            |recording| {
+            |course| {
                 let handle = self.take(kind, bytes, at)?;
                 let span = Span::new(&handle, 0, bytes);
-                self.submit(&[Use::write(span)], recording, |call| first(call, span))?;
+                self.submit(&[Use::write(span)], course, |call| first(call, span))?;
                 self.window.borrow_mut().adopt(&handle);
                 Ok(handle)
             },
         )?;
-        self.mark_unreplayed(&command, &handle);
+        self.mark_unwritten(&command, &handle);
         Ok(Buffer::new(handle, len))
     }
 
@@ -331,12 +334,17 @@ impl<B: Backend> Commands<B> {
         Ok(self.window.borrow().handle(block, bytes, for_user))
     }
 
-    /// Memory that was allocated in a window holds nothing before a replay.
-    fn mark_unreplayed(&self, command: &Command<'_, B>, handle: &Handle<B>) {
-        if self.window.borrow().is_recording() {
-            let cause = Cause::new(|| command.title(), command.at, &Error::NotReplayed);
-            handle.block().mark.set(&cause);
-        }
+    /// Memory that was allocated in a window holds nothing before a replay; and what was allocated for
+    /// refused work never does.
+    fn mark_unwritten(&self, command: &Command<'_, B>, handle: &Handle<B>) {
+        let window = self.window.borrow();
+        let why = match window.refusal() {
+            Some(refusal) => refusal,
+            None if window.is_recording() => &Error::NotReplayed,
+            None => return,
+        };
+        let cause = Cause::new(|| command.title(), command.at, why);
+        handle.block().mark.set(&cause);
     }
 }
 
@@ -345,15 +353,32 @@ impl<B: Backend> Commands<B> {
     /// Opens a driver stream of `device`.
     pub(crate) fn open(device: &B) -> Result<Self, Error> {
         let driver = device.open()?;
-        Ok(Self {
-            line: Line::new(B::timeline(&driver)),
-            driver: Ok(driver),
+        let timeline = B::timeline(&driver);
+        Ok(Self::over(device, Ok(driver), Ok(timeline)))
+    }
+
+    /// Commands of no driver stream, since none could be opened.
+    pub(crate) fn without_driver(device: &B, why: &Error) -> Self {
+        let lost = Error::StreamLost {
+            cause: Arc::new(why.clone()),
+        };
+        Self::over(device, Err(lost.clone()), Err(lost))
+    }
+
+    fn over(
+        device: &B,
+        driver: Result<B::Driver, Error>,
+        timeline: Result<B::Timeline, Error>,
+    ) -> Self {
+        Self {
+            driver,
+            line: Line::new(timeline),
             device: device.clone(),
             captures: device.captures().clone(),
             window: RefCell::new(Window::idle()),
             followed: RefCell::default(),
             kept: RefCell::new(Vec::new()),
-        })
+        }
     }
 
     pub(crate) fn driver(&self) -> Result<&B::Driver, Error> {
@@ -414,7 +439,7 @@ impl<B: Backend> Commands<B> {
         });
         let opened = self.device.open();
         if let Ok(driver) = &opened {
-            self.line = Line::new(B::timeline(driver));
+            self.line = Line::new(Ok(B::timeline(driver)));
         }
         self.driver = opened.map_err(|cause| Error::StreamLost {
             cause: Arc::new(cause),

@@ -12,26 +12,28 @@ use crate::error::Error;
 /// May go to another thread.
 pub struct Completion<B: Backend = Host> {
     point: Arc<B::Point>,
-    /// Of a pool, where a caller may have work under way on a second stream.
-    other: Option<Arc<B::Point>>,
+    /// Of a pool, where a caller may have work under way on other streams.
+    others: Vec<Arc<B::Point>>,
 }
 
 static_assertions::assert_impl_all!(Completion: Clone, Send, Sync);
 
 impl<B: Backend> Completion<B> {
     pub(crate) fn new(point: Arc<B::Point>) -> Self {
-        let other = None;
-        Self { point, other }
+        let others = Vec::new();
+        Self { point, others }
     }
 
-    /// And that as well.
-    pub(crate) fn and(self, other: Option<Arc<B::Point>>) -> Self {
-        Self { other, ..self }
+    /// And those as well.
+    pub(crate) fn and(self, others: Vec<Arc<B::Point>>) -> Self {
+        Self { others, ..self }
     }
 
     fn points(&self) -> impl Iterator<Item = &B::Point> {
-        let other = self.other.as_deref();
-        std::iter::once(&*self.point).chain(other)
+        let others = self.others.iter();
+        std::iter::once(&self.point)
+            .chain(others)
+            .map(|point| &**point)
     }
 
     /// Whether it is done. Does not wait.
@@ -67,7 +69,7 @@ impl<B: Backend> Clone for Completion<B> {
     fn clone(&self) -> Self {
         Self {
             point: Arc::clone(&self.point),
-            other: self.other.clone(),
+            others: self.others.clone(),
         }
     }
 }

@@ -377,7 +377,7 @@ pub enum Error {
     /// replaced. The stream's next `prepare` tries again. Rule L3.
     #[error(
         "the driver stream was retired, since it did not leave a capture in order, and opening another failed; \
-         prepare tries again"
+         prepare, and any call of a pool, tries again"
     )]
     StreamLost {
         /// Why no other could be opened.
@@ -458,7 +458,8 @@ fn held_by(owner: &Option<StreamId>) -> String {
 /// What to call first.
 fn next_step(call: &str, phase: PhaseName) -> &'static str {
     match (call, phase) {
-        ("prepare", _) => "end or abort that capture first",
+        ("prepare" | "capture", PhaseName::WarmUp) => "take that to its end, or abort it, first",
+        ("prepare" | "capture" | "destroy", _) => "end or abort that first",
         (_, PhaseName::Idle) => "prepare a capture first",
         ("end", PhaseName::WarmUp) => "begin first, or abort",
         ("begin" | "again", PhaseName::Window) => "its window is open already: end or abort it",

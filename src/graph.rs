@@ -252,6 +252,12 @@ impl<B: Backend> Graph<B> {
         !self.flights.is_empty()
     }
 
+    /// Whether somebody has seen all its replays done.
+    pub(crate) fn is_known_done(&self) -> bool {
+        let mut flights = self.flights.iter();
+        flights.all(|flight| flight.line.is_done(flight.at))
+    }
+
     /// Waits until no replay of it is in flight.
     ///
     /// # Errors

@@ -13,19 +13,21 @@ use crate::error::{At, Error};
 use crate::memory::{Cause, Page, Span};
 use crate::order::Place;
 use crate::trace::Command;
+use crate::window::Course;
 
 impl<B: Backend> Commands<B> {
-    /// Issues a command. `run` is told whether it is recorded.
+    /// Issues a command. `run` is told what becomes of it.
     ///
-    /// What fails in a window dooms it (L8); outside, what it should have written is marked (M11).
+    /// What fails in a window dooms it (L8); outside, what it should have written is marked (M11), and
+    /// so it is where commands are refused, which the command itself does not tell (N8).
     #[inline]
     pub(crate) fn issue<R>(
         &self,
         command: &Command<'_, B>,
         check: impl FnOnce() -> Result<(), Error>,
-        run: impl FnOnce(bool) -> Result<R, Error>,
+        run: impl FnOnce(Course) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let (recording, admitted) = {
+        let (course, admitted) = {
             let mut window = self.window().borrow_mut();
             let admitted = window.admit(command, |window, known| {
                 check()?;
@@ -35,10 +37,10 @@ impl<B: Backend> Commands<B> {
                 let mut inputs = command.uses.iter().filter(|used| used.mode.reads());
                 inputs.try_for_each(|used| window.check_input(used.span.block()))
             });
-            (window.is_recording(), admitted)
+            (window.course(), admitted)
         };
         let mark = |error: &Error| {
-            if !recording {
+            if course != Course::Recorded {
                 self.mark_written(command, error);
             }
         };
@@ -51,29 +53,40 @@ impl<B: Backend> Commands<B> {
             mark(error);
         };
         let done = noting(fail, || {
-            run(recording).map_err(|error| error.placed(command.kind.name(), command.at))
+            run(course).map_err(|error| error.placed(command.kind.name(), command.at))
         })?;
-        if !recording {
-            let whole = |used: &&Use<'_, B>| used.mode.writes() && used.span.is_whole();
-            for used in command.uses.iter().filter(whole) {
-                used.span.block().mark.clear();
+        match course {
+            Course::Runs => {
+                let whole = |used: &&Use<'_, B>| used.mode.writes() && used.span.is_whole();
+                for used in command.uses.iter().filter(whole) {
+                    used.span.block().mark.clear();
+                }
+            }
+            Course::Recorded => {}
+            Course::Refused => {
+                if let Some(refusal) = self.window().borrow().refusal() {
+                    mark(refusal);
+                }
             }
         }
         Ok(done)
     }
 
     /// Submits a command to the driver, behind what other streams do with the same memory (M9). In
-    /// a window nothing is submitted: the replay will be put in order.
+    /// a window nothing is submitted: the replay will be put in order. What is refused does not run.
     #[inline(always)] // As `noting`.
-    pub(crate) fn submit<R>(
+    pub(crate) fn submit(
         &self,
         uses: &[Use<'_, B>],
-        recording: bool,
-        run: impl FnOnce(Call<'_, B>) -> Result<R, Error>,
-    ) -> Result<R, Error> {
-        let driver = self.driver()?;
-        let run = || run(Call::new(driver, self.device(), recording));
-        if recording {
+        course: Course,
+        run: impl FnOnce(Call<'_, B>) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        if course == Course::Refused {
+            return Ok(());
+        }
+        let (driver, recorded) = (self.driver()?, course == Course::Recorded);
+        let run = || run(Call::new(driver, self.device(), recorded));
+        if recorded {
             return run();
         }
         let pages = uses

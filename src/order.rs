@@ -20,7 +20,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The work of one driver stream, in the order of its submission.
 pub(crate) struct Line<B: Backend> {
     number: u64,
-    timeline: B::Timeline,
+    /// Or why there is none.
+    timeline: Result<B::Timeline, Error>,
     /// How much was submitted.
     submitted: AtomicU64,
     /// How much of it is known to be done.
@@ -30,7 +31,7 @@ pub(crate) struct Line<B: Backend> {
 }
 
 impl<B: Backend> Line<B> {
-    pub(crate) fn new(timeline: B::Timeline) -> Arc<Self> {
+    pub(crate) fn new(timeline: Result<B::Timeline, Error>) -> Arc<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
@@ -45,15 +46,20 @@ impl<B: Backend> Line<B> {
     pub(crate) fn mark(&self) -> Result<Arc<B::Point>, Error> {
         match &*lock(&self.before_window) {
             Some(point) => Ok(Arc::clone(point)),
-            None => B::mark(&self.timeline).map(Arc::new),
+            None => self.mark_now(),
         }
     }
 
     /// A window is about to open: whoever must wait for this line waits for the point before it.
     pub(crate) fn enter_window(&self) -> Result<(), Error> {
         let mut before = lock(&self.before_window);
-        *before = Some(Arc::new(B::mark(&self.timeline)?));
+        *before = Some(self.mark_now()?);
         Ok(())
+    }
+
+    fn mark_now(&self) -> Result<Arc<B::Point>, Error> {
+        let timeline = self.timeline.as_ref().map_err(Error::clone)?;
+        B::mark(timeline).map(Arc::new)
     }
 
     pub(crate) fn leave_window(&self) {
@@ -83,6 +89,11 @@ impl<B: Backend> Line<B> {
     /// All that was submitted up to `place` is done.
     pub(crate) fn is_done(&self, place: u64) -> bool {
         self.done.load(Ordering::Acquire) >= place
+    }
+
+    /// All that was submitted so far is done.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.is_done(self.submitted())
     }
 
     /// What has been submitted so far.

@@ -184,20 +184,21 @@ impl<P: Phase, B: Backend> Stream<P, B> {
     where
         P: Is<NoCapture>,
     {
-        self.capture_as(StreamId::current(), passes, work)
+        self.prepare()?.capture_from(passes, work)
     }
 
-    /// As [`capture_with`](Self::capture_with), for `owner`.
-    pub(crate) fn capture_as<R>(
+    /// What is left of [`capture_with`](Self::capture_with) on a prepared stream.
+    pub(crate) fn capture_from<R>(
         self,
-        owner: StreamId,
         passes: usize,
         mut work: impl FnMut(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(Stream<NoCapture, B>, Graph<B>, R), TransitionError<Stream<NoCapture, B>>>
     where
-        P: Is<NoCapture>,
+        P: Is<Prepared>,
     {
-        let mut prepared = self.prepare_as(owner)?;
+        let mut prepared = Stream::<Prepared, B> {
+            data: P::cast(self.data),
+        };
         for _ in 0..passes {
             prepared = prepared.again();
             if let Err(failed) = work(&prepared) {

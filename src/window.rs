@@ -48,10 +48,22 @@ pub(crate) struct Window<B: Backend> {
 /// How far a capture has come, as its commands see it.
 enum State<B: Backend> {
     Idle,
-    /// No capture of the caller's is under way, and it must not run what it issues either.
+    /// The stream is in somebody else's window: nothing that is issued runs, and all of it marks what it
+    /// should have written, also what comes after the first command (N8).
     Refusing(Error),
     WarmUp(Under<B>, Lives),
     Recording(Under<B>, Scratch<B>),
+}
+
+/// What becomes of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// It runs.
+    Runs,
+    /// It is recorded, and a replay runs it.
+    Recorded,
+    /// It never runs, and marks what it should have written.
+    Refused,
 }
 
 /// What a capture has in both its phases.
@@ -218,9 +230,21 @@ impl<B: Backend> Window<B> {
         matches!(self.state, State::Recording(..))
     }
 
-    /// Whether what is issued runs now.
-    pub(crate) fn runs(&self) -> bool {
-        matches!(self.state, State::Idle | State::WarmUp(..))
+    /// What becomes of what is issued.
+    pub(crate) fn course(&self) -> Course {
+        match self.state {
+            State::Idle | State::WarmUp(..) => Course::Runs,
+            State::Recording(..) => Course::Recorded,
+            State::Refusing(_) => Course::Refused,
+        }
+    }
+
+    /// Why commands are refused, where they are.
+    pub(crate) fn refusal(&self) -> Option<&Error> {
+        match &self.state {
+            State::Refusing(error) => Some(error),
+            _ => None,
+        }
     }
 
     /// Commands issued in this run so far.
@@ -250,7 +274,7 @@ impl<B: Backend> Window<B> {
     ) -> Result<usize, Error> {
         match (&self.state, &self.doom) {
             (State::Idle, _) => return check(self, false).map(|()| 0),
-            (State::Refusing(error), _) => return Err(error.clone()),
+            (State::Refusing(_), _) => return Ok(0),
             (State::Recording(..), Some(doom)) => return Err(doom.clone()),
             _ => {}
         }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::ops::{Deref, DerefMut};
-use std::panic::Location;
+use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
 use bytemuck::Pod;
 
@@ -15,6 +15,7 @@ use crate::completion::Completion;
 use crate::download::Download;
 use crate::error::Error;
 use crate::graph::Graph;
+use crate::lost::keep_for_good;
 use crate::server::StreamPool;
 use crate::stream_id::StreamId;
 
@@ -75,8 +76,8 @@ pub struct CachedGraph<I, O, B: Backend = Host> {
     graph: Graph<B>,
     inputs: I,
     outputs: O,
-    /// Behind its last replay.
-    last: Option<Completion<B>>,
+    /// Behind its replays; `None` where the driver could not mark the point.
+    replays: Vec<Option<Completion<B>>>,
 }
 
 /// What a [`GraphCache`] has for a key.
@@ -110,7 +111,7 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Calls that did not, and captured, or tried to.
     pub misses: u64,
-    /// Captures that failed.
+    /// Captures that failed, or were refused.
     pub failed: u64,
     /// Graphs that were captured, and not kept for want of room.
     pub not_kept: u64,
@@ -165,23 +166,25 @@ impl<K: Eq + Hash, I, O, B: Backend> GraphCache<K, I, O, B> {
             return Cached::Hit(self.put(key, entry.graph));
         }
         self.counts.misses += 1;
+        // Should a panic go through.
+        self.counts.failed += 1;
         let captured = pool.capture_graph(caller, 1, inputs, work);
         let captured = captured.map(|(graph, inputs, outputs)| CachedGraph {
             graph,
             inputs,
             outputs,
-            last: None,
+            replays: Vec::new(),
         });
         match captured {
-            Ok(graph) if self.make_room(graph.bytes()) => Cached::Captured(self.put(key, graph)),
             Ok(graph) => {
+                self.counts.failed -= 1;
+                if self.make_room(graph.bytes()) {
+                    return Cached::Captured(self.put(key, graph));
+                }
                 self.counts.not_kept += 1;
                 Cached::NotKept(Box::new(graph))
             }
-            Err(error) => {
-                self.counts.failed += 1;
-                Cached::NotCaptured(error)
-            }
+            Err(error) => Cached::NotCaptured(error),
         }
     }
 
@@ -257,10 +260,12 @@ impl<K: Eq + Hash, I, O, B: Backend> GraphCache<K, I, O, B> {
         let gone = |_: &K, entry: &mut Entry<I, O, B>| {
             entry.used <= youngest && !entry.graph.is_in_flight()
         };
-        for (_, entry) in self.entries.extract_if(gone) {
+        let evicted: Vec<_> = self.entries.extract_if(gone).collect();
+        for (_, entry) in &evicted {
             self.counts.evictions += 1;
             self.counts.never_replayed += u64::from(!entry.graph.graph.was_replayed());
         }
+        let_go(evicted);
         true
     }
 }
@@ -293,7 +298,11 @@ impl<I, O, B: Backend> CachedGraph<I, O, B> {
     #[track_caller]
     pub fn replay(&mut self, pool: &mut StreamPool<B>, caller: StreamId) -> Result<(), Error> {
         let done = pool.replay_graph(caller, &mut self.graph, Location::caller())?;
-        self.last = Some(done);
+        if self.graph.is_known_done() {
+            self.replays.clear();
+        }
+        self.replays.retain(is_in_flight);
+        self.replays.push(done);
         Ok(())
     }
 
@@ -311,15 +320,29 @@ impl<I, O, B: Backend> CachedGraph<I, O, B> {
         pool.read_graph(caller, &self.graph, download, Location::caller())
     }
 
-    /// Whether its last replay may still run. Where nobody can tell, it is safe to drop all the same (M8).
+    /// Whether a replay may still run.
     fn is_in_flight(&self) -> bool {
-        let runs = |last: &Completion<B>| !last.is_done().unwrap_or(true);
-        self.last.as_ref().is_some_and(runs)
+        !self.graph.is_known_done() && self.replays.iter().any(is_in_flight)
     }
 
     fn bytes(&self) -> usize {
         let memory = self.graph.memory();
         memory.device_bytes.saturating_add(memory.host_bytes)
+    }
+}
+
+/// Where nobody can tell, it is.
+fn is_in_flight<B: Backend>(replay: &Option<Completion<B>>) -> bool {
+    match replay {
+        Some(replay) => !replay.is_done().unwrap_or(false),
+        None => true,
+    }
+}
+
+/// Drops values of the users', whose panics are not the business of who is here.
+fn let_go<V>(values: V) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(values))) {
+        keep_for_good(panic);
     }
 }
 

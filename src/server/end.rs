@@ -39,6 +39,20 @@ impl CaptureEnd {
         matches!(self, Self::Abandoned { .. })
     }
 
+    /// With one more thing to tell, in the report of an abandoned capture.
+    pub(super) fn and(self, error: Error) -> Self {
+        match self {
+            Self::Abandoned {
+                owner,
+                report: Error::Several(told),
+            } => {
+                let report = Error::Several(told.iter().cloned().chain([error]).collect());
+                Self::Abandoned { owner, report }
+            }
+            other => other,
+        }
+    }
+
     /// The graph.
     ///
     /// # Errors

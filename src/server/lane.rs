@@ -1,5 +1,6 @@
 //! Where a call of a caller goes: onto the stream of its slot, beside a capture on it, or nowhere.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::backend::Backend;
@@ -7,6 +8,7 @@ use crate::commands::Commands;
 use crate::completion::Completion;
 use crate::error::{At, Error};
 use crate::issue::noting;
+use crate::order::Line;
 use crate::window::Window;
 
 /// A stream for one call, and in what sense the call is its own.
@@ -15,6 +17,8 @@ pub(super) struct Lane<'s, B: Backend> {
     pub(super) way: Way,
     /// The other stream of the slot, where the caller may have work under way too.
     pub(super) other: Option<&'s Commands<B>>,
+    /// Streams that the slot has lost, with work under way.
+    pub(super) lost: &'s [Arc<Line<B>>],
 }
 
 pub(super) enum Way {
@@ -45,6 +49,7 @@ impl<B: Backend> Lane<'_, B> {
             Way::Free | Way::Spare => work(commands),
             Way::WarmUp | Way::Window(_) => own(commands, call, at, work),
             Way::Beside => commands.aside(Window::idle(), work),
+            // The commands say nothing of it, so that the work goes on to the end, and all is marked.
             Way::Refused(error) => {
                 let refusing = Window::refusing(error.clone());
                 // Whatever it says, nothing of it ran.
@@ -66,20 +71,21 @@ impl<B: Backend> Lane<'_, B> {
         }
     }
 
-    /// Waits for both streams of the slot.
+    /// Waits for all streams of the slot.
     pub(super) fn synchronize(self, at: At) -> Result<(), Error> {
-        let other = self.other;
+        let (other, lost) = (self.other, self.lost);
         self.wait(|c| c.synchronize_at(at))?;
-        settle(other)
+        settle(other, lost)
     }
 
-    /// The point behind all that was issued to both streams of the slot.
+    /// The point behind all that was issued to the streams of the slot.
     pub(super) fn completion(self, at: At) -> Result<Completion<B>, Error> {
-        let other = self.other;
+        let other = self.other.map(|other| other.line());
+        let others = self.lost.iter().chain(other);
         self.wait(|c| {
             let completion = c.completion_at(at)?;
-            let other = other.map(|other| other.line().mark()).transpose()?;
-            Ok(completion.and(other))
+            let others: Result<_, Error> = others.map(|line| line.mark()).collect();
+            Ok(completion.and(others?))
         })
     }
 
@@ -89,9 +95,10 @@ impl<B: Backend> Lane<'_, B> {
         at: At,
         work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(R, Duration), Error> {
-        let (other, counts) = (self.other, matches!(self.way, Way::WarmUp));
+        let (other, lost) = (self.other, self.lost);
+        let counts = matches!(self.way, Way::WarmUp);
         self.wait(|c| {
-            settle(other)?;
+            settle(other, lost)?;
             c.profile_at(at, |c| {
                 if counts {
                     own(c, "profile", at, work)
@@ -113,7 +120,13 @@ fn own<B: Backend, R>(
     noting(|error| commands.fail(call, at, error), || work(commands))
 }
 
-/// Waits for what was issued on a stream, outside its window.
-fn settle<B: Backend>(other: Option<&Commands<B>>) -> Result<(), Error> {
-    other.map_or(Ok(()), |other| other.line().wait())
+/// Waits for what was issued on the other streams of a slot, outside windows.
+fn settle<B: Backend>(other: Option<&Commands<B>>, lost: &[Arc<Line<B>>]) -> Result<(), Error> {
+    lost.iter().try_for_each(|line| line.wait())?;
+    if let Some(other) = other {
+        let submitted = other.line().submitted();
+        other.line().wait()?;
+        other.waited(submitted);
+    }
+    Ok(())
 }

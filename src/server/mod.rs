@@ -46,7 +46,8 @@
 //! A pool is used by one thread at a time, through `&mut`: the calls of its closures cannot reach it again.
 //! Usually one thread owns it and takes jobs from a channel, as `examples/device_thread.rs` shows in
 //! whole. On backends whose recordings may move, such as the host, it can also be put in an `Arc<Mutex<_>>`
-//! and used by tasks, which then hold captures, but not the mutex, across `.await`. Where a task can be
+//! and used by tasks, which then hold captures, but not the mutex, across `.await`; a panic that goes
+//! through it poisons the mutex of std, which may be ignored, since the pool stays usable. Where a task can be
 //! cancelled, let something that it owns call [`StreamPool::disconnect`] when it is dropped.
 //!
 //! To keep streams busy from one thread, don't wait for each job: [`replay`](StreamPool::replay), take a

@@ -1,5 +1,6 @@
 //! A pool of streams: every call of every caller, put onto a stream.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::Location;
 use std::time::{Duration, Instant};
@@ -77,9 +78,10 @@ pub struct PoolCounts {
 /// | `destroy` | runs | runs | refused | runs | runs |
 /// | `status`, `phase`, `owner`, `check`, `memory`, `graph` | answered | answered | answered | answered | answered |
 ///
-/// A closure or kernel that panics goes through the pool to whoever called it, and leaves the pool as
-/// usable as before, and marked what should have been written. A server that is to survive the panics of
-/// its jobs runs each in `catch_unwind(AssertUnwindSafe(|| job(&mut pool)))`.
+/// A closure or kernel that panics goes through the pool to whoever called it, and leaves the pool
+/// usable, and marked what should have been written. A server that is to survive the panics of its jobs
+/// runs each in `catch_unwind(AssertUnwindSafe(|| job(&mut pool)))`. A stream that a panic of the driver
+/// takes is replaced, and what was under way on it is still waited for.
 ///
 /// On a backend whose windows end on the thread that opened them, the pool stays on one thread.
 pub struct StreamPool<B: Backend = Host> {
@@ -94,36 +96,34 @@ static_assertions::assert_impl_all!(StreamPool: Send);
 /// The streams, and who gets onto which.
 pub(super) struct Lanes<B: Backend> {
     device: B,
-    pub(super) slots: Vec<Slot<B>>,
+    streams: u64,
+    /// Those that somebody has used.
+    pub(super) slots: BTreeMap<u64, Slot<B>>,
     pub(super) neighbours: Neighbours,
     pub(super) limit: Option<Duration>,
 }
 
 impl<B: Backend> Lanes<B> {
-    /// The slot of a caller. There is at least one (N1).
-    fn slot(&self, caller: StreamId) -> Option<&Slot<B>> {
-        self.slots.get(self.place(caller))
+    /// The number of the stream that serves a caller (N1).
+    fn place(&self, caller: StreamId) -> u64 {
+        caller.parts().0.checked_rem(self.streams).unwrap_or(0)
     }
 
-    fn place(&self, caller: StreamId) -> usize {
-        let streams = self.slots.len().max(1) as u64;
-        // Less than a length, so it fits.
-        (caller.parts().0 % streams) as usize
+    fn slot(&self, caller: StreamId) -> Option<&Slot<B>> {
+        self.slots.get(&self.place(caller))
     }
 
     /// The slot of a caller and the device.
-    ///
-    /// # Errors
-    /// [`Error::NoStreams`], which [`StreamPool::new`] has ruled out.
-    pub(super) fn at(&mut self, caller: StreamId) -> Result<(&mut Slot<B>, &B), Error> {
+    pub(super) fn at(&mut self, caller: StreamId) -> (&mut Slot<B>, &B) {
         let place = self.place(caller);
-        let slot = self.slots.get_mut(place).ok_or(Error::NoStreams)?;
-        Ok((slot, &self.device))
+        let slot = self.slots.entry(place).or_insert_with(Slot::new);
+        (slot, &self.device)
     }
 }
 
 impl<B: Backend> StreamPool<B> {
-    /// A pool of `streams` streams of `device`, each opened when it is first needed.
+    /// A pool of `streams` streams of `device`, each opened when it is first needed; and where neighbours are
+    /// diverted, a spare one for each on which somebody captures.
     ///
     /// # Errors
     /// [`Error::NoStreams`].
@@ -134,7 +134,8 @@ impl<B: Backend> StreamPool<B> {
         Ok(Self {
             lanes: Lanes {
                 device,
-                slots: (0..streams).map(|_| Slot::new()).collect(),
+                streams: streams as u64,
+                slots: BTreeMap::new(),
                 neighbours: Neighbours::default(),
                 limit: None,
             },
@@ -199,7 +200,7 @@ impl<B: Backend> StreamPool<B> {
     /// When the next capture will have outlasted its time limit.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Instant> {
-        self.lanes.slots.iter().filter_map(Slot::expires).min()
+        self.lanes.slots.values().filter_map(Slot::expires).min()
     }
 
     /// Whether the buffer holds what it should, without waiting or reading.
@@ -238,7 +239,7 @@ impl<B: Backend> StreamPool<B> {
 impl<B: Backend> StreamPool<B> {
     /// Throws away captures that have lasted too long (N13).
     pub(super) fn expire(&mut self) {
-        for slot in &mut self.lanes.slots {
+        for slot in self.lanes.slots.values_mut() {
             self.counts.abandoned += u64::from(slot.expire());
         }
     }
@@ -249,11 +250,7 @@ impl<B: Backend> StreamPool<B> {
     }
 
     /// A stream for a call.
-    pub(super) fn lane(
-        &mut self,
-        call: &'static str,
-        caller: StreamId,
-    ) -> Result<Lane<'_, B>, Error> {
+    pub(super) fn lane(&mut self, call: &'static str, caller: StreamId) -> Lane<'_, B> {
         self.expire();
         lane(&mut self.lanes, &mut self.counts, call, caller)
     }
@@ -272,17 +269,18 @@ pub(super) fn lane<'s, B: Backend>(
     counts: &mut PoolCounts,
     call: &'static str,
     caller: StreamId,
-) -> Result<Lane<'s, B>, Error> {
-    let (slot, device) = lanes.at(caller)?;
-    let lane = slot.lane(device, call, caller)?;
+) -> Lane<'s, B> {
+    let divert = lanes.neighbours == Neighbours::Divert;
+    let (slot, device) = lanes.at(caller);
+    let lane = slot.lane(device, divert, call, caller);
     counts.diverted += u64::from(matches!(lane.way, Way::Spare));
-    Ok(lane)
+    lane
 }
 
 impl<B: Backend> fmt::Debug for StreamPool<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("StreamPool")
-            .field("streams", &self.lanes.slots.len())
+            .field("streams", &self.lanes.streams)
             .field("neighbours", &self.lanes.neighbours)
             .field("counts", &self.counts())
             .finish_non_exhaustive()

@@ -9,6 +9,8 @@ use crate::backend::Backend;
 use crate::commands::Commands;
 use crate::error::{Error, TransitionError};
 use crate::graph::Graph;
+use crate::lost::keep_for_good;
+use crate::order::Line;
 use crate::phase::{NoCapture, PhaseName, Prepared, Recording};
 use crate::server::CaptureEnd;
 use crate::server::lane::{Lane, Way};
@@ -21,6 +23,11 @@ pub(super) struct Slot<B: Backend> {
     held: Option<Held<B>>,
     /// Where neighbours work while the window is open, if they may.
     spare: Option<Stream<NoCapture, B>>,
+    /// The line of the stream as it was last seen, and of streams that were lost with work under way.
+    line: Option<Arc<Line<B>>>,
+    lost: Vec<Arc<Line<B>>>,
+    /// For calls while no stream can be had.
+    inert: Option<Box<Commands<B>>>,
     /// When the capture has lasted too long.
     expires: Option<Expires>,
     /// For the owner of the last abandoned capture (N4).
@@ -53,7 +60,7 @@ struct Notice {
 enum Whose {
     Nobodys,
     Own,
-    Of(StreamId),
+    Others,
 }
 
 impl<B: Backend> Held<B> {
@@ -89,25 +96,7 @@ impl<B: Backend> Held<B> {
         match self.owner() {
             None => Whose::Nobodys,
             Some(owner) if owner == caller => Whose::Own,
-            Some(owner) => Whose::Of(owner),
-        }
-    }
-
-    /// The call is not in order (N2).
-    fn out_of_order(&self, call: &'static str, caller: StreamId) -> Error {
-        match self.whose(caller) {
-            Whose::Of(owner) => Error::Neighbour {
-                call,
-                caller,
-                owner,
-                phase: self.phase(),
-            },
-            Whose::Own | Whose::Nobodys => Error::OutOfOrder {
-                call,
-                caller,
-                owner: self.owner(),
-                phase: self.phase(),
-            },
+            Some(_) => Whose::Others,
         }
     }
 }
@@ -117,6 +106,9 @@ impl<B: Backend> Slot<B> {
         Self {
             held: None,
             spare: None,
+            line: None,
+            lost: Vec::new(),
+            inert: None,
             expires: None,
             notice: None,
             expired: None,
@@ -133,43 +125,105 @@ impl<B: Backend> Slot<B> {
 
     /// When its capture will have lasted too long. `None` also where that is beyond all time.
     pub(super) fn expires(&self) -> Option<Instant> {
-        let expires = self.expires?;
+        let expires = self.expires.filter(|_| self.owner().is_some())?;
         expires.since.checked_add(expires.limit)
     }
 
     /// The stream, or a new one where there is none.
     fn take(&mut self, device: &B) -> Result<Held<B>, Error> {
-        match self.held.take() {
-            Some(held) if !held.is_lost() => Ok(held),
-            _ => Stream::on(device).map(Held::Idle),
+        let held = match self.held.take() {
+            Some(held) if !held.is_lost() => held,
+            _ => Held::Idle(Stream::on(device)?),
+        };
+        self.remember(held.commands().line());
+        Ok(held)
+    }
+
+    /// A stream that was lost, to a panic or since its driver stream was retired, may have work of others
+    /// under way: it is waited for with the stream that took its place.
+    fn remember(&mut self, line: &Arc<Line<B>>) {
+        self.lost.retain(|line| !line.is_idle());
+        if !self
+            .line
+            .as_ref()
+            .is_some_and(|seen| Arc::ptr_eq(seen, line))
+        {
+            let before = self.line.replace(Arc::clone(line));
+            self.lost.extend(before.filter(|line| !line.is_idle()));
         }
+    }
+
+    /// The call is not in order, or another's capture is in the way (N2).
+    fn refusal(&self, call: &'static str, caller: StreamId) -> Error {
+        let phase = self.phase();
+        match self.owner() {
+            Some(owner) if owner != caller => Error::Neighbour {
+                call,
+                caller,
+                owner,
+                phase,
+            },
+            owner => Error::OutOfOrder {
+                call,
+                caller,
+                owner,
+                phase,
+            },
+        }
+    }
+
+    /// The capture, if it is the caller's: of what is refused nothing is touched, also no driver (L2).
+    fn take_own(&mut self, call: &'static str, caller: StreamId) -> Result<Held<B>, Error> {
+        match self.held.take_if(|held| held.owner() == Some(caller)) {
+            Some(held) => Ok(held),
+            None => Err(self.refusal(call, caller)),
+        }
+    }
+
+    /// Puts back what a call was out of order for.
+    fn put_back(&mut self, held: Held<B>, call: &'static str, caller: StreamId) -> Error {
+        self.held = Some(held);
+        self.refusal(call, caller)
     }
 
     /// Where a call goes.
     pub(super) fn lane(
         &mut self,
         device: &B,
+        divert: bool,
         call: &'static str,
         caller: StreamId,
-    ) -> Result<Lane<'_, B>, Error> {
-        let held = self.take(device)?;
+    ) -> Lane<'_, B> {
+        let refusal = self.refusal(call, caller);
+        let held = match self.take(device) {
+            Ok(held) => held,
+            Err(error) => {
+                let commands = Box::new(Commands::without_driver(device, &error));
+                return Lane {
+                    commands: self.inert.insert(commands),
+                    way: Way::Refused(error),
+                    other: None,
+                    lost: &[],
+                };
+            }
+        };
         let held: &Held<B> = self.held.insert(held);
         let stream = held.commands();
-        let spare = self.spare.as_deref();
-        let refused = || held.out_of_order(call, caller);
+        let (spare, lost) = (self.spare.as_deref(), self.lost.as_slice());
         let (commands, way, other) = match (held, held.whose(caller), spare) {
             (Held::Idle(_), ..) => (stream, Way::Free, spare),
             (Held::WarmUp(_), Whose::Own, _) => (stream, Way::WarmUp, spare),
             (Held::WarmUp(_), ..) => (stream, Way::Beside, spare),
-            (Held::Window(_), Whose::Own, _) => (stream, Way::Window(refused()), spare),
-            (Held::Window(_), _, Some(spare)) => (spare, Way::Spare, Some(stream)),
-            (Held::Window(_), _, None) => (stream, Way::Refused(refused()), None),
+            (Held::Window(_), Whose::Own, _) => (stream, Way::Window(refusal), spare),
+            (Held::Window(_), _, Some(spare)) if divert => (spare, Way::Spare, Some(stream)),
+            (Held::Window(_), ..) => (stream, Way::Refused(refusal), None),
         };
-        Ok(Lane {
+        Lane {
             commands,
             way,
             other,
-        })
+            lost,
+        }
     }
 
     /// An idle stream, for a call that starts a capture.
@@ -179,9 +233,12 @@ impl<B: Backend> Slot<B> {
         call: &'static str,
         caller: StreamId,
     ) -> Result<Stream<NoCapture, B>, Error> {
+        if self.owner().is_some() {
+            return Err(self.refusal(call, caller));
+        }
         match self.take(device)? {
             Held::Idle(stream) => Ok(stream),
-            held => Err(self.held.insert(held).out_of_order(call, caller)),
+            held => Err(self.put_back(held, call, caller)),
         }
     }
 
@@ -192,11 +249,10 @@ impl<B: Backend> Slot<B> {
         limit: Option<Duration>,
         divert: bool,
     ) -> Result<(), Error> {
-        let stream = self.take_idle(device, "prepare", caller)?;
-        if let Err(error) = self.open_spare(device, divert) {
-            self.held = Some(Held::Idle(stream));
-            return Err(error);
+        if self.owner().is_none() {
+            self.open_spare(device, divert)?;
         }
+        let stream = self.take_idle(device, "prepare", caller)?;
         match stream.prepare_as(caller) {
             Ok(stream) => {
                 stream.window().borrow_mut().share();
@@ -212,8 +268,7 @@ impl<B: Backend> Slot<B> {
 
     /// Before a window opens, or the driver may mind.
     fn open_spare(&mut self, device: &B, divert: bool) -> Result<(), Error> {
-        let lost = self.spare.as_ref().is_none_or(|spare| spare.is_lost());
-        if divert && lost {
+        if divert && self.spare.is_none() {
             self.spare = Some(Stream::on(device)?);
         }
         Ok(())
@@ -222,76 +277,73 @@ impl<B: Backend> Slot<B> {
     /// Keeps the stream of a refused transition.
     fn keep(&mut self, (error, stream): (Error, Stream<NoCapture, B>)) -> Error {
         self.held = Some(Held::Idle(stream));
-        self.expires = None;
         error
     }
 
-    pub(super) fn again(&mut self, device: &B, caller: StreamId) -> Result<(), Error> {
-        match self.take(device)? {
-            Held::WarmUp(stream) if stream.owner() == caller => {
+    pub(super) fn again(&mut self, caller: StreamId) -> Result<(), Error> {
+        match self.take_own("again", caller)? {
+            Held::WarmUp(stream) => {
                 self.held = Some(Held::WarmUp(stream.again()));
                 Ok(())
             }
-            held => Err(self.held.insert(held).out_of_order("again", caller)),
+            held => Err(self.put_back(held, "again", caller)),
         }
     }
 
-    pub(super) fn begin(&mut self, device: &B, caller: StreamId) -> Result<(), Error> {
+    pub(super) fn begin(&mut self, caller: StreamId) -> Result<(), Error> {
         self.tell(caller)?;
-        match self.take(device)? {
-            Held::WarmUp(stream) if stream.owner() == caller => match stream.begin() {
+        match self.take_own("begin", caller)? {
+            Held::WarmUp(stream) => match stream.begin() {
                 Ok(stream) => {
                     self.held = Some(Held::Window(stream));
                     Ok(())
                 }
                 Err(refused) => Err(self.keep(refused.into_parts())),
             },
-            held => Err(self.held.insert(held).out_of_order("begin", caller)),
+            held => Err(self.put_back(held, "begin", caller)),
         }
     }
 
     /// Ends the window: sealed, or thrown away with its report.
-    pub(super) fn end(
-        &mut self,
-        device: &B,
-        caller: StreamId,
-    ) -> Result<Result<Graph<B>, CaptureEnd>, Error> {
+    pub(super) fn end(&mut self, caller: StreamId) -> Result<Result<Graph<B>, CaptureEnd>, Error> {
         self.tell(caller)?;
-        match self.take(device)? {
-            Held::Window(stream) if stream.owner() == caller => match stream.end() {
+        let of_another = |held: &mut Held<B>| {
+            matches!(held, Held::Window(_)) && matches!(held.whose(caller), Whose::Others)
+        };
+        if let Some(held) = self.held.take_if(of_another)
+            && let Some(owner) = held.owner()
+        {
+            let why = Error::Abandoned { owner, by: caller };
+            self.notify(owner, &why);
+            return Ok(Err(self.discard(held, why, owner)));
+        }
+        match self.take_own("end", caller)? {
+            Held::Window(stream) => match stream.end() {
                 Ok((stream, graph)) => {
                     self.held = Some(Held::Idle(stream));
-                    self.expires = None;
                     Ok(Ok(graph))
                 }
                 Err(refused) => Err(self.keep(refused.into_parts())),
             },
-            Held::Window(stream) => {
-                let owner = stream.owner();
-                let why = Error::Abandoned { owner, by: caller };
-                Ok(Err(self.discard(Held::Window(stream), why, owner)))
-            }
-            held => Err(self.held.insert(held).out_of_order("end", caller)),
+            held => Err(self.put_back(held, "end", caller)),
         }
     }
 
     /// Gives a capture up: `None` where it was the caller's own, or there was none.
-    pub(super) fn abort(
-        &mut self,
-        device: &B,
-        caller: StreamId,
-    ) -> Result<Option<CaptureEnd>, Error> {
+    pub(super) fn abort(&mut self, caller: StreamId) -> Result<Option<CaptureEnd>, Error> {
         self.tell(caller)?;
-        let held = self.take(device)?;
-        Ok(match held.owner() {
-            Some(owner) if owner != caller => {
-                Some(self.discard(held, Error::Abandoned { owner, by: caller }, owner))
-            }
-            _ => {
-                self.give_up(held);
-                None
-            }
-        })
+        let Some(owner) = self.owner() else {
+            return Ok(None);
+        };
+        if owner != caller {
+            let why = Error::Abandoned { owner, by: caller };
+            self.notify(owner, &why);
+            return Ok(self.discard_own(why, owner));
+        }
+        if let Some(held) = self.held.take() {
+            self.give_up(held);
+        }
+        Ok(None)
     }
 
     /// Records and seals `work` in one call, over what `inputs` makes before.
@@ -304,13 +356,16 @@ impl<B: Backend> Slot<B> {
         mut work: impl FnMut(&Commands<B>, &I) -> Result<R, Error>,
     ) -> Result<(Graph<B>, I, R), Error> {
         let stream = self.take_idle(device, "capture", caller)?;
-        self.forget_notice(caller);
         // A panic of the caller's must not cost the stream, on which others may have work under way.
         let mut panic = None;
         let captured = match caught(&mut panic, || inputs(&stream)) {
             Err(error) => Err((error, stream)),
             Ok(inputs) => stream
-                .capture_as(caller, passes, |c| caught(&mut panic, || work(c, &inputs)))
+                .prepare_as(caller)
+                .and_then(|prepared| {
+                    self.forget_notice(caller);
+                    prepared.capture_from(passes, |c| caught(&mut panic, || work(c, &inputs)))
+                })
                 .map(|(stream, graph, result)| (stream, (graph, inputs, result)))
                 .map_err(TransitionError::into_parts),
         };
@@ -333,54 +388,58 @@ impl<B: Backend> Slot<B> {
         let Some(Expires { limit, .. }) = self.expires.take_if(over) else {
             return false;
         };
-        let expired = self.discard_of(|_| true, |owner| Error::Expired { owner, limit });
-        let any = expired.is_some();
-        self.expired = expired.or(self.expired.take());
-        any
+        let Some(owner) = self.owner() else {
+            return false;
+        };
+        let why = Error::Expired { owner, limit };
+        self.notify(owner, &why);
+        self.expired = self.discard_own(why, owner);
+        true
     }
 
     /// The caller has gone: throws away its capture, if it has one, and what it should be told.
     pub(super) fn disconnect(&mut self, caller: StreamId) -> Option<CaptureEnd> {
-        let ended = self.discard_of(
-            |owner| owner == caller,
-            |owner| Error::Disconnected { owner },
-        );
         self.forget_notice(caller);
-        ended
+        let owner = self.owner().filter(|&owner| owner == caller)?;
+        self.discard_own(Error::Disconnected { owner }, owner)
     }
 
-    /// Throws the capture away, if there is one of such an owner.
-    fn discard_of(
-        &mut self,
-        of: impl FnOnce(StreamId) -> bool,
-        why: impl FnOnce(StreamId) -> Error,
-    ) -> Option<CaptureEnd> {
-        let owner = self.owner().filter(|&owner| of(owner))?;
+    /// Throws away the capture that there is.
+    fn discard_own(&mut self, why: Error, owner: StreamId) -> Option<CaptureEnd> {
         let held = self.held.take()?;
-        Some(self.discard(held, why(owner), owner))
+        Some(self.discard(held, why, owner))
     }
 
-    /// Throws a capture away, whose owner will be told why (N3, N4).
+    /// Throws a capture away. A panic on the way, such as of a value that it kept, is its owner's and nobody
+    /// else's: it goes into the report.
     fn discard(&mut self, held: Held<B>, why: Error, owner: StreamId) -> CaptureEnd {
-        let error = why.clone();
-        self.notice = Some(Notice { owner, error });
         let doom = held.commands().window().borrow().doom().cloned();
-        self.give_up(held);
-        let told: Vec<_> = std::iter::once(why).chain(doom).collect();
+        let given_up = catch_unwind(AssertUnwindSafe(|| self.give_up(held)));
+        let panicked = given_up.err().map(|panic| {
+            // Its value may panic as well.
+            keep_for_good(panic);
+            Error::Panicked
+        });
+        let told = std::iter::once(why).chain(doom).chain(panicked);
         CaptureEnd::Abandoned {
             owner,
-            report: Error::Several(Arc::from(told)),
+            report: Error::Several(told.collect()),
         }
     }
 
     /// Aborts the capture, if there is one, and keeps the stream.
     fn give_up(&mut self, held: Held<B>) {
-        self.expires = None;
         self.held = Some(Held::Idle(match held {
             Held::Idle(stream) => stream,
             Held::WarmUp(stream) => stream.abort(),
             Held::Window(stream) => stream.abort(),
         }));
+    }
+
+    /// The owner of an abandoned capture will be told why (N4).
+    fn notify(&mut self, owner: StreamId, why: &Error) {
+        let error = why.clone();
+        self.notice = Some(Notice { owner, error });
     }
 
     /// Tells the owner of an abandoned capture, once (N4).

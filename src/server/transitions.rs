@@ -32,9 +32,9 @@ impl<B: Backend> StreamPool<B> {
     ) -> Result<(), Error> {
         self.expire();
         let divert = self.lanes.neighbours == Neighbours::Divert;
-        let (slot, device) = self.lanes.at(caller)?;
+        let (slot, device) = self.lanes.at(caller);
         let prepared = slot.prepare(device, caller, limit, divert);
-        self.note_transition(prepared)
+        self.note(prepared)
     }
 
     /// Starts another pass of the warm-up, which is then the one that counts (rule L15).
@@ -43,8 +43,8 @@ impl<B: Backend> StreamPool<B> {
     /// [`Error::OutOfOrder`], [`Error::Neighbour`] (rule N2).
     pub fn again(&mut self, caller: StreamId) -> Result<(), Error> {
         self.expire();
-        let (slot, device) = self.lanes.at(caller)?;
-        let again = slot.again(device, caller);
+        let (slot, _) = self.lanes.at(caller);
+        let again = slot.again(caller);
         self.note(again)
     }
 
@@ -56,8 +56,8 @@ impl<B: Backend> StreamPool<B> {
     /// [`Error::NoWarmUp`], [`Error::WarmUpFailed`], or the driver's refusal: that capture has ended.
     pub fn begin(&mut self, caller: StreamId) -> Result<(), Error> {
         self.expire();
-        let (slot, device) = self.lanes.at(caller)?;
-        let begun = slot.begin(device, caller);
+        let (slot, _) = self.lanes.at(caller);
+        let begun = slot.begin(caller);
         self.note_transition(begun)
     }
 
@@ -70,8 +70,8 @@ impl<B: Backend> StreamPool<B> {
     /// or the driver's refusal: the capture has ended.
     pub fn end(&mut self, caller: StreamId) -> Result<CaptureEnd, Error> {
         self.expire();
-        let (slot, device) = self.lanes.at(caller)?;
-        let ended = slot.end(device, caller);
+        let (slot, _) = self.lanes.at(caller);
+        let ended = slot.end(caller);
         Ok(match self.note_transition(ended)? {
             Ok(graph) => {
                 self.counts.sealed += 1;
@@ -95,8 +95,8 @@ impl<B: Backend> StreamPool<B> {
     /// The reason why an earlier capture of the caller was thrown away, once (rule N4); nothing has changed.
     pub fn abort(&mut self, caller: StreamId) -> Result<Option<CaptureEnd>, Error> {
         self.expire();
-        let (slot, device) = self.lanes.at(caller)?;
-        let aborted = slot.abort(device, caller)?;
+        let (slot, _) = self.lanes.at(caller);
+        let aborted = slot.abort(caller)?;
         self.counts.abandoned += u64::from(aborted.is_some());
         Ok(aborted)
     }
@@ -145,8 +145,11 @@ impl<B: Backend> StreamPool<B> {
         work: impl FnMut(&Commands<B>, &I) -> Result<R, Error>,
     ) -> Result<(Graph<B>, I, R), Error> {
         self.expire();
-        let (slot, device) = self.lanes.at(caller)?;
+        let (slot, device) = self.lanes.at(caller);
+        // Should a panic go through.
+        self.counts.failed += 1;
         let captured = slot.capture(device, caller, passes, inputs, work);
+        self.counts.failed -= 1;
         let captured = self.note_transition(captured)?;
         self.counts.sealed += 1;
         Ok(captured)
@@ -156,16 +159,22 @@ impl<B: Backend> StreamPool<B> {
     /// told so (rule N13). Call it wherever a connection ends, such as in the `Drop` of what stands for it.
     ///
     /// # Errors
-    /// What the wait for a replay of such a graph failed with. The graphs are gone all the same.
+    /// What the wait for a replay of such a graph failed with, unless there is a report, which then tells it
+    /// last. The graphs are gone all the same.
     pub fn disconnect(&mut self, caller: StreamId) -> Result<Option<CaptureEnd>, Error> {
         self.expire();
-        let (slot, _) = self.lanes.at(caller)?;
+        let (slot, _) = self.lanes.at(caller);
         let ended = slot.disconnect(caller);
         self.counts.abandoned += u64::from(ended.is_some());
-        if self.destroys_graphs {
-            self.graphs.destroy_all_of(caller)?;
+        let destroyed = match self.destroys_graphs {
+            true => self.graphs.destroy_all_of(caller),
+            false => Ok(()),
+        };
+        match (ended, destroyed) {
+            (ended, Ok(())) => Ok(ended),
+            (Some(ended), Err(error)) => Ok(Some(ended.and(error))),
+            (None, Err(error)) => Err(error),
         }
-        Ok(ended)
     }
 
     /// The captures that outlasted their time limit since the last look, one a stream at most: for a log.
@@ -175,7 +184,7 @@ impl<B: Backend> StreamPool<B> {
     /// waits to be freed, until somebody calls.
     pub fn take_expired(&mut self) -> Vec<CaptureEnd> {
         self.expire();
-        let slots = self.lanes.slots.iter_mut();
+        let slots = self.lanes.slots.values_mut();
         slots.filter_map(|slot| slot.expired.take()).collect()
     }
 

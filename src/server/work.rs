@@ -22,9 +22,9 @@ use crate::stream_id::StreamId;
 impl<B: Backend> StreamPool<B> {
     /// Issues commands for `caller`: they run, or are recorded in its own window.
     ///
-    /// In another's window they run on a spare stream, or are refused: then `work` gets commands
-    /// that refuse and mark what they should have written, and whatever it returns, the answer is the
-    /// refusal (rule N8).
+    /// In another's window they run on a spare stream, or are refused. Refused, `work` is called all the
+    /// same, with commands that run nothing and mark what they should have written, but answer `Ok`, so that
+    /// it comes to its end and all is marked; the answer is the refusal, whatever it returns (rule N8).
     ///
     /// An error that `work` returns, or a panic, fails the caller's warm-up or dooms its window (rule N6),
     /// also where each command went well.
@@ -41,7 +41,7 @@ impl<B: Backend> StreamPool<B> {
         work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<R, Error> {
         let at = Location::caller();
-        let submitted = self.lane("submit", caller)?.issue("submit", at, work);
+        let submitted = self.lane("submit", caller).issue("submit", at, work);
         self.note(submitted)
     }
 
@@ -57,7 +57,7 @@ impl<B: Backend> StreamPool<B> {
         data: &[T],
     ) -> Result<(), Error> {
         let at = Location::caller();
-        let lane = self.lane("write", caller)?;
+        let lane = self.lane("write", caller);
         let written = lane.issue("write", at, |c| c.write_at(buffer, data, at));
         self.note(written)
     }
@@ -74,7 +74,7 @@ impl<B: Backend> StreamPool<B> {
         buffer: &Buffer<T, B>,
     ) -> Result<Vec<T>, Error> {
         let at = Location::caller();
-        let lane = self.lane("read", caller)?;
+        let lane = self.lane("read", caller);
         let read = lane.wait(|c| c.read_at(buffer, at));
         self.note(read)
     }
@@ -91,7 +91,7 @@ impl<B: Backend> StreamPool<B> {
         into: &mut [T],
     ) -> Result<(), Error> {
         let at = Location::caller();
-        let lane = self.lane("read_into", caller)?;
+        let lane = self.lane("read_into", caller);
         let read = lane.wait(|c| c.read_into_at(buffer, into, at));
         self.note(read)
     }
@@ -104,7 +104,7 @@ impl<B: Backend> StreamPool<B> {
     #[track_caller]
     pub fn completion(&mut self, caller: StreamId) -> Result<Completion<B>, Error> {
         let at = Location::caller();
-        let marked = self.lane("completion", caller)?.completion(at);
+        let marked = self.lane("completion", caller).completion(at);
         self.note(marked)
     }
 
@@ -115,7 +115,7 @@ impl<B: Backend> StreamPool<B> {
     #[track_caller]
     pub fn synchronize(&mut self, caller: StreamId) -> Result<(), Error> {
         let at = Location::caller();
-        let waited = self.lane("synchronize", caller)?.synchronize(at);
+        let waited = self.lane("synchronize", caller).synchronize(at);
         self.note(waited)
     }
 
@@ -133,7 +133,7 @@ impl<B: Backend> StreamPool<B> {
         work: impl FnOnce(&Commands<B>) -> Result<R, Error>,
     ) -> Result<(R, Duration), Error> {
         let at = Location::caller();
-        let profiled = self.lane("profile", caller)?.profile(at, work);
+        let profiled = self.lane("profile", caller).profile(at, work);
         self.note(profiled)
     }
 }
@@ -154,19 +154,20 @@ impl<B: Backend> StreamPool<B> {
         self.expire();
         let graph = self.graphs.named("replay", graph)?;
         let lane = lane(&mut self.lanes, &mut self.counts, "replay", caller);
-        let started = replay(lane, graph, at, |_| Ok(()));
+        let started = replay(lane, graph, at, |_| ());
         self.note_replay(started)
     }
 
-    /// As [`replay`](Self::replay), for a graph that is not the pool's. Says when it is done.
+    /// As [`replay`](Self::replay), for a graph that is not the pool's. Says when it is done, if the driver
+    /// can tell.
     pub(super) fn replay_graph(
         &mut self,
         caller: StreamId,
         graph: &mut Graph<B>,
         at: At,
-    ) -> Result<Completion<B>, Error> {
+    ) -> Result<Option<Completion<B>>, Error> {
         let lane = self.lane("replay", caller);
-        let started = replay(lane, graph, at, |c| c.completion_at(at));
+        let started = replay(lane, graph, at, |c| c.completion_at(at).ok());
         self.note_replay(started)
     }
 
@@ -189,7 +190,7 @@ impl<B: Backend> StreamPool<B> {
         let at = Location::caller();
         self.expire();
         let graph = self.graphs.named("read", graph)?;
-        let lane = lane(&mut self.lanes, &mut self.counts, "read", caller)?;
+        let lane = lane(&mut self.lanes, &mut self.counts, "read", caller);
         let read = lane.wait(|c| graph.read_on(download, c, at));
         note(&mut self.counts, read)
     }
@@ -202,7 +203,7 @@ impl<B: Backend> StreamPool<B> {
         download: &Download<T>,
         at: At,
     ) -> Result<&'g [T], Error> {
-        let lane = self.lane("read", caller)?;
+        let lane = self.lane("read", caller);
         let read = lane.wait(|c| graph.read_on(download, c, at));
         self.note(read)
     }
@@ -238,16 +239,16 @@ impl<B: Backend> StreamPool<B> {
 
 /// Replays on a lane. A replay that was refused marks what it should have written (N10).
 fn replay<B: Backend, R>(
-    lane: Result<Lane<'_, B>, Error>,
+    lane: Lane<'_, B>,
     graph: &mut Graph<B>,
     at: At,
-    then: impl FnOnce(&Commands<B>) -> Result<R, Error>,
+    then: impl FnOnce(&Commands<B>) -> R,
 ) -> Result<R, Error> {
-    let started = lane.and_then(|lane| {
-        lane.wait(|c| {
-            graph.replay_on(c, at)?;
-            then(c)
-        })
-    });
-    started.inspect_err(|error| graph.refuse(at, error))
+    let started = lane.wait(|c| graph.replay_on(c, at).map(|()| then(c)));
+    started.inspect_err(|error| {
+        // Another device's pool has no say.
+        if !matches!(error, Error::OtherDevice { .. }) {
+            graph.refuse(at, error);
+        }
+    })
 }

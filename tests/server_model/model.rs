@@ -109,9 +109,21 @@ pub struct Graph {
     pub of: usize,
 }
 
+/// What a pool counts.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Counts {
+    pub sealed: u64,
+    pub failed: u64,
+    pub abandoned: u64,
+    pub replays: u64,
+    pub refused: u64,
+    pub diverted: u64,
+}
+
 #[derive(Debug, Default)]
 pub struct Model {
     pub divert: bool,
+    pub counts: Counts,
     pub slots: [Slot; STREAMS as usize],
     pub memories: Vec<Memory>,
     /// By number; `None` where it was destroyed.
@@ -184,6 +196,7 @@ impl Model {
         for slot in &mut self.slots {
             if slot.capture.as_ref().is_some_and(|capture| capture.due) {
                 slot.expired = slot.discard("Expired");
+                self.counts.abandoned += 1;
             }
         }
     }
@@ -280,7 +293,25 @@ impl Model {
     }
 
     pub fn discard(&mut self, caller: u64, why: &'static str) -> Option<Abandoned> {
-        self.slot_mut(caller).discard(why)
+        let discarded = self.slot_mut(caller).discard(why);
+        self.counts.abandoned += u64::from(discarded.is_some());
+        discarded
+    }
+
+    /// Nobody is left to be told (N13).
+    pub fn disconnect(&mut self, caller: u64) -> Option<Abandoned> {
+        let told = self.slot_mut(caller).notice.take();
+        let own = self
+            .owns(caller)
+            .then(|| self.discard(caller, "Disconnected"));
+        self.slot_mut(caller).notice = told;
+        self.forget(caller);
+        own.flatten()
+    }
+
+    /// Whether work of the caller goes onto a spare stream.
+    pub fn diverts(&self, caller: u64) -> bool {
+        self.divert && self.phase(caller) == Phase::Window && !self.owns(caller)
     }
 
     /// The caller's own capture fails, if nothing has failed in it before (L8, N6).
@@ -339,7 +370,8 @@ impl Model {
     pub fn faults(&self, caller: u64, command: &Command) -> Vec<Kind> {
         let route = self.route(caller);
         if route == Route::Refused {
-            return vec![self.refusal(caller)];
+            // It is the pool that says so, when all of the work is marked (N8).
+            return Vec::new();
         }
         let capture = self.slot(caller).capture.as_ref();
         let window = capture.filter(|_| route == Route::Records);
@@ -398,6 +430,10 @@ impl Model {
                 self.mark(command.written(), kind.cause());
             }
             return;
+        }
+        if route == Route::Refused {
+            let refusal = self.refusal(caller);
+            return self.mark(command.written(), refusal.cause());
         }
         if own && let Some(capture) = &mut self.slot_mut(caller).capture {
             let (entry, mut numbers) = capture.entry(command);

@@ -11,7 +11,7 @@ use graph_capture::{Backend, Buffer, Commands, Download, Error, PhaseName, Strea
 
 use super::calls::{CALLERS, Call, Fate, Script, Sequence, Verb};
 use super::kinds::Kind;
-use super::model::{Abandoned, Command, Data, Effect, Mem, Mode, Model, Phase, Route};
+use super::model::{Abandoned, Command, Counts, Data, Effect, Mem, Mode, Model, Phase, Route};
 
 /// What the model needs of a backend.
 pub trait Device: Backend {
@@ -204,6 +204,16 @@ impl<B: Device> World<B> {
             let expected: Vec<_> = model.unreadable(*mem).into_iter().collect();
             let _ = agree(&expected, &pool.check(buffer));
         }
+        let counts = pool.counts();
+        let counted = Counts {
+            sealed: counts.sealed,
+            failed: counts.failed,
+            abandoned: counts.abandoned,
+            replays: counts.replays,
+            refused: counts.refused,
+            diverted: counts.diverted,
+        };
+        assert_eq!(counted, model.counts);
         for (id, graph) in self.graphs.iter().zip(&model.graphs) {
             assert_eq!(pool.graph(*id).is_some(), graph.is_some());
         }
@@ -211,6 +221,14 @@ impl<B: Device> World<B> {
 
     fn call(&mut self, caller: u64, call: &Call, reached: &mut Reached) {
         let id = StreamId::new(caller);
+        let works = matches!(
+            call,
+            Call::Submit(..)
+                | Call::Write(..)
+                | Call::Read(_)
+                | Call::Synchronize
+                | Call::Profile(_)
+        );
         let possible = match call {
             Call::Replay(_) | Call::Destroy(_) => !self.graphs.is_empty(),
             Call::ReadDownload(..) => !self.graphs.is_empty() && !self.downloads.is_empty(),
@@ -226,13 +244,14 @@ impl<B: Device> World<B> {
             let (phase, owns) = (self.model.phase(caller), self.model.owns(caller));
             *reached.entry((name, phase, owns)).or_default() += 1;
         }
+        self.model.counts.diverted += u64::from(works && self.model.diverts(caller));
         match call {
             Call::Prepare(due) => {
                 let free = self.model.phase(caller) == Phase::Idle;
                 let expected = (!free).then(|| self.model.refusal(caller));
                 let limit = due.then_some(Duration::ZERO);
                 let prepared = self.pool.prepare_at_most(id, limit);
-                if agree(expected.as_slice(), &prepared).is_ok() {
+                if self.answer(expected.as_slice(), &prepared).is_ok() {
                     self.model.prepare(caller, *due);
                     self.plans.insert(caller, Plans::default());
                 }
@@ -240,7 +259,8 @@ impl<B: Device> World<B> {
             Call::Again => {
                 let warms_up = self.model.route(caller) == Route::WarmUp;
                 let expected = (!warms_up).then(|| self.model.refusal(caller));
-                if agree(expected.as_slice(), &self.pool.again(id)).is_ok() {
+                let again = self.pool.again(id);
+                if self.answer(expected.as_slice(), &again).is_ok() {
                     self.model.again(caller);
                     self.plans.insert(caller, Plans::default());
                 }
@@ -261,10 +281,8 @@ impl<B: Device> World<B> {
                 }
             }
             Call::Disconnect => {
-                let owns = self.model.owns(caller);
-                let expected = owns.then(|| self.model.discard(caller, "Disconnected"));
-                self.model.forget(caller);
-                assert_abandoned(expected.flatten(), self.pool.disconnect(id).unwrap());
+                let expected = self.model.disconnect(caller);
+                assert_abandoned(expected, self.pool.disconnect(id).unwrap());
                 if self.destroys {
                     for graph in &mut self.model.graphs {
                         graph.take_if(|graph| graph.owner == caller);
@@ -283,9 +301,14 @@ impl<B: Device> World<B> {
                 let data = [f32::from(*value), 1.0, 2.0];
                 let data = &data[..if *bad { 3 } else { 2 }];
                 let command = write(mem, [f32::from(*value), 1.0], *bad);
-                let expected = self.model.faults(caller, &command);
+                let refused = self.model.route(caller) == Route::Refused;
+                let expected = match refused {
+                    true => vec![self.model.refusal(caller)],
+                    false => self.model.faults(caller, &command),
+                };
                 let written = self.pool.write(id, &buffer, data);
-                let outcome = agree(&expected, &written);
+                let outcome = self.answer(&expected, &written);
+                let outcome = if refused { Ok(()) } else { outcome };
                 self.model.issued(caller, &command, outcome);
             }
             Call::Read(from) => {
@@ -319,7 +342,7 @@ impl<B: Device> World<B> {
                     _ => of_another.then(|| Kind::of("NotYourGraph")),
                 };
                 let destroyed = self.pool.destroy(id, self.graphs[at]);
-                if agree(expected.as_slice(), &destroyed).is_ok() {
+                if self.answer(expected.as_slice(), &destroyed).is_ok() {
                     self.model.graphs[at] = None;
                 }
             }
@@ -347,10 +370,19 @@ impl<B: Device> World<B> {
         }
     }
 
+    /// The answer of a call, which is counted if it is that a capture is in the way.
+    #[track_caller]
+    fn answer<R>(&mut self, expected: &[Kind], result: &Result<R, Error>) -> Result<(), Kind> {
+        let answer = agree(expected, result);
+        let refused = |kind: Kind| kind.is("OutOfOrder") || kind.is("Neighbour");
+        self.model.counts.refused += u64::from(answer.is_err_and(refused));
+        answer
+    }
+
     /// A wait came back: one that the device failed is one of the warm-up (L14).
     #[track_caller]
     fn waited<R>(&mut self, caller: u64, expected: &[Kind], result: &Result<R, Error>) -> bool {
-        let waited = agree(expected, result);
+        let waited = self.answer(expected, result);
         if waited.is_err_and(|kind| kind.is("Driver")) && self.model.route(caller) == Route::WarmUp
         {
             self.model.fail(caller, "Driver");
@@ -369,13 +401,16 @@ impl<B: Device> World<B> {
             return;
         }
         if self.model.route(caller) != Route::WarmUp {
-            let _ = agree(&[self.model.refusal(caller)], &begun);
+            let _ = self.answer(&[self.model.refusal(caller)], &begun);
             return;
         }
         let expected = self.model.begin_faults(caller);
         match agree(expected.as_slice(), &begun) {
             Ok(()) => self.model.begin(caller),
-            Err(_) => self.model.give_up(caller), // L2
+            Err(_) => {
+                self.model.counts.failed += 1;
+                self.model.give_up(caller); // L2
+            }
         }
     }
 
@@ -386,7 +421,7 @@ impl<B: Device> World<B> {
             return;
         }
         if self.model.phase(caller) != Phase::Window {
-            let _ = agree(&[self.model.refusal(caller)], &ended);
+            let _ = self.answer(&[self.model.refusal(caller)], &ended);
             return;
         }
         if !self.model.owns(caller) {
@@ -395,8 +430,10 @@ impl<B: Device> World<B> {
         }
         let expected = self.model.end_faults(caller);
         if agree(&expected, &ended).is_err() {
+            self.model.counts.failed += 1;
             return self.model.give_up(caller); // L3
         }
+        self.model.counts.sealed += 1;
         let CaptureEnd::Owned { owner, graph } = ended.unwrap() else {
             panic!("its owner ended it");
         };
@@ -474,7 +511,7 @@ impl<B: Device> World<B> {
                 self.model.fail(caller, "Panicked"); // N6
             }
             Ok(result) if refused => {
-                let _ = agree(&[self.model.refusal(caller)], &result); // N8
+                let _ = self.answer(&[self.model.refusal(caller)], &result); // N8
             }
             Ok(Err(error)) => self.model.fail(caller, Kind::from(&error).0), // N6
             Ok(Ok(_)) => {
@@ -547,16 +584,17 @@ impl<B: Device> World<B> {
         });
         if let Some(refusal) = refusal {
             assert_eq!(passes, 0);
-            let _ = agree(&[refusal], &outcome.unwrap());
+            let _ = self.answer(&[refusal], &outcome.unwrap());
             return;
         }
-        // A new capture was accepted, or the driver refused it.
+        // A new capture was accepted (N4), or the driver refused it.
         if passes > 0 {
             self.model.forget(caller);
         }
         let result = match outcome {
             Err(()) => {
                 assert!(passes > 0);
+                self.model.counts.failed += 1;
                 self.model.give_up(caller);
                 return self.keep(made);
             }
@@ -571,15 +609,13 @@ impl<B: Device> World<B> {
         };
         match agree(&expected, &result) {
             Ok(()) => {
+                self.model.counts.sealed += 1;
                 let sealed = self.model.seal(caller);
                 self.graphs.push(result.unwrap().0);
                 self.model.graphs.push(sealed);
             }
             Err(_) => {
-                if passes == 0 {
-                    // Whether the owner still has to be told is for the driver's order of things.
-                    self.model.forget(caller);
-                }
+                self.model.counts.failed += 1;
                 self.model.give_up(caller);
             }
         }
@@ -596,6 +632,7 @@ impl<B: Device> World<B> {
             return;
         };
         let panics = graph.program.panics();
+        self.model.counts.diverted += u64::from(self.model.diverts(caller));
         let refusal = self.model.wait_faults(caller);
         let expected = match refusal {
             Some(refusal) => vec![refusal],
@@ -609,7 +646,8 @@ impl<B: Device> World<B> {
                 self.model.replayed(at, Err("Panicked"));
             }
             Ok(replayed) => {
-                let outcome = agree(&expected, &replayed);
+                let outcome = self.answer(&expected, &replayed);
+                self.model.counts.replays += u64::from(outcome.is_ok());
                 if outcome.is_err_and(|kind| kind.is("Driver")) {
                     self.model.fail_wait(caller, "Driver");
                 }
@@ -640,6 +678,8 @@ impl<B: Device> World<B> {
             }),
         };
         let (mem, id) = (*mem, StreamId::new(caller));
+        let known = self.model.graphs[at].is_some();
+        self.model.counts.diverted += u64::from(known && self.model.diverts(caller));
         let read = self.pool.read_download(id, self.graphs[at], download);
         let read = read.map(<[f32]>::to_vec);
         if self.waited(caller, expected.as_slice(), &read) {
@@ -888,8 +928,8 @@ fn boom<B: Device>(
         }
         Ok(None) => Ok(()),
         Ok(Some(done)) => {
-            let recorded = model.route(caller) == Route::Records;
-            assert!(done.is_err() || recorded, "it ran");
+            let runs = matches!(model.route(caller), Route::Runs | Route::WarmUp);
+            assert!(done.is_err() || !runs, "it ran");
             let outcome = agree(&expected, &done);
             model.issued(caller, &command, outcome);
             done

@@ -1,8 +1,9 @@
 //! The rules as tests, generic over the backend: L in `lifecycle` and `trace`, N in `server`,
-//! `neighbours`, `owners` and `cache`, M in the others.
+//! `neighbours`, `owners`, `bystanders` and `cache`, M in the others.
 //! A backend's own test file implements [`Lab`] and calls `suite!`.
 #![allow(dead_code)] // Not every test file uses every helper.
 
+pub mod bystanders;
 pub mod cache;
 pub mod habits;
 pub mod lifecycle;
@@ -322,6 +323,22 @@ macro_rules! suite {
                 a_mark_of_a_neighbour_is_for_the_replay_to_refuse,
                 neighbours_run_as_usual_beside_a_warm_up,
                 neighbours_do_not_take_the_memory_that_a_warm_up_primed,
+            }
+            suite! { $lab;
+                bystanders: a_refused_closure_marks_all_that_it_would_have_written,
+                a_refused_closure_with_scratch_marks_its_output,
+                a_pool_told_to_refuse_refuses,
+                a_disconnection_does_not_take_the_notice_of_another,
+                a_capture_that_expired_is_reported_though_its_value_panics,
+                an_abandoned_capture_is_counted_though_its_value_panics,
+                what_was_kept_on_the_spare_stream_goes_when_the_caller_waited,
+                a_pool_of_very_many_streams_does_not_panic,
+                a_cached_graph_replayed_on_another_device_is_refused_and_marks_nothing,
+                ids_of_both_namespaces_are_two_callers_on_one_stream,
+                counts_of_a_cache_add_up_after_a_panic,
+                the_advice_of_a_refusal_in_the_warm_up_can_be_followed,
+                an_evicted_graph_whose_value_panics_costs_the_next_caller_nothing,
+                a_disconnection_destroys_graphs_though_a_value_panics,
             }
             suite! { $lab;
                 cache: a_key_is_captured_once,

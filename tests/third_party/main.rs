@@ -1,5 +1,6 @@
 //! The rules on a backend of a third party, and what only its fussy driver can show.
 
+mod bystanders;
 mod memory;
 mod order;
 mod server;
