@@ -98,6 +98,9 @@ mod sealed {
         note = "an access names a buffer and how it is used, which is how the crate keeps the order and the memory right"
     )]
     pub trait Access<B: Backend> {
+        /// The size of an element, in bytes.
+        const ELEMENT: usize;
+
         fn used(&self) -> Use<'_, B>;
     }
 
@@ -107,6 +110,9 @@ mod sealed {
         note = "`read`, `write` and `read_write` make accesses; a tuple of one to eight of them is a list"
     )]
     pub trait Accesses<B: Backend> {
+        /// The sizes of the elements, in order.
+        const ELEMENTS: &'static [usize];
+
         /// Calls `then` with the accesses in order.
         fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R;
     }
@@ -133,6 +139,8 @@ pub trait Accesses<B: Backend>: SealedAccesses<B> {}
 macro_rules! access {
     ($access:ident) => {
         impl<T: Pod, B: Backend> SealedAccess<B> for $access<'_, T, B> {
+            const ELEMENT: usize = size_of::<T>();
+
             #[inline]
             fn used(&self) -> Use<'_, B> {
                 Use {
@@ -144,6 +152,8 @@ macro_rules! access {
         impl<T: Pod, B: Backend> Access<B> for $access<'_, T, B> {}
 
         impl<T: Pod, B: Backend> SealedAccesses<B> for $access<'_, T, B> {
+            const ELEMENTS: &'static [usize] = &[size_of::<T>()];
+
             fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R {
                 then(&[self.used()])
             }
@@ -158,6 +168,8 @@ access!(ReadWrite);
 macro_rules! accesses {
     ($($access:ident $place:tt),+) => {
         impl<B: Backend, $($access: Access<B>),+> SealedAccesses<B> for ($($access,)+) {
+            const ELEMENTS: &'static [usize] = &[$($access::ELEMENT),+];
+
             fn with_uses<R>(&self, then: impl FnOnce(&[Use<'_, B>]) -> R) -> R {
                 then(&[$(self.$place.used()),+])
             }

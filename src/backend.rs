@@ -92,7 +92,8 @@ pub trait Backend: Clone + Send + Sync + Sized + 'static {
     /// Makes a closed window executable.
     ///
     /// # Errors
-    /// The driver's refusal. The recording is then lost.
+    /// The driver's refusal; [`Error::refused_at_seal`] where one of the commands is at fault. The
+    /// recording is then lost.
     fn seal(t: Transition<'_, Self>, recorded: Self::Recorded) -> Result<Self::Executable, Error>;
 
     /// Gives up a capture in any state: disarms, closes an open window, and hands out what it had

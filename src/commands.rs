@@ -1,6 +1,5 @@
 //! What a stream accepts in any phase, written once for all backends.
 
-use std::any::TypeId;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
@@ -18,7 +17,7 @@ use crate::lost::keep_for_good;
 use crate::memory::{Block, Buffer, Cause, Element, Handle, Lease, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
-use crate::trace::{Command, Name, NodeKind, no_kernel};
+use crate::trace::{Command, Name, NodeKind};
 use crate::window::{Course, Kept, Source, Window};
 
 /// The commands of a stream: allocate, write, copy, fill, download, keep, and the backend's launches.
@@ -52,6 +51,12 @@ pub struct Commands<B: Backend = Host> {
 static_assertions::assert_not_impl_any!(Commands: Clone, Sync);
 
 impl<B: Backend> Commands<B> {
+    /// The device.
+    #[must_use]
+    pub fn device(&self) -> &B {
+        &self.device
+    }
+
     /// Allocates `len` elements, all zero (rule M13). In a window the zeroing is recorded, so that
     /// no replay sees what the one before left; until the first replay there is nothing to read.
     ///
@@ -237,37 +242,26 @@ impl<B: Backend> Commands<B> {
     where
         B: OpenCalls,
     {
-        let at = Location::caller();
-        self.launch_over(
-            name.into(),
-            no_kernel(),
+        let launch = Command {
+            name: name.into(),
             values,
-            &accesses,
-            at,
-            |call, uses| {
-                let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
-                run(Custom::new(call), &spans)
-            },
-        )
+            ..Command::new(NodeKind::Launch, &[], Location::caller())
+        };
+        self.launch_over(launch, &accesses, |call, uses| {
+            let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
+            run(Custom::new(call), &spans)
+        })
     }
 
-    /// A launch, whichever backend's.
+    /// A launch over `accesses`, whichever backend's.
     pub(crate) fn launch_over<A: SealedAccesses<B>>(
         &self,
-        name: Name,
-        kernel: TypeId,
-        values: &[u8],
+        launch: Command<'_, B>,
         accesses: &A,
-        at: At,
         run: impl FnOnce(Call<'_, B>, &[Use<'_, B>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         accesses.with_uses(|uses| {
-            let command = Command {
-                name,
-                kernel,
-                values,
-                ..Command::new(NodeKind::Launch, uses, at)
-            };
+            let command = Command { uses, ..launch };
             self.issue(
                 &command,
                 || Ok(()),
@@ -387,10 +381,6 @@ impl<B: Backend> Commands<B> {
 
     pub(crate) fn line(&self) -> &Arc<Line<B>> {
         &self.line
-    }
-
-    pub(crate) fn device(&self) -> &B {
-        &self.device
     }
 
     pub(crate) fn captures(&self) -> &DeviceCaptures<B> {

@@ -253,6 +253,37 @@ pub enum Error {
         at: At,
     },
 
+    /// A kernel that cannot be made of its source.
+    #[error("kernel `{name}`: {why}")]
+    BadKernel {
+        /// Its entry point.
+        name: Arc<str>,
+        /// What is wrong with it, and what to do.
+        why: Arc<str>,
+    },
+
+    /// A launch that does not fit its kernel, or its device.
+    #[error("launch `{name}`{}: {why}", at_place(.at))]
+    BadLaunch {
+        /// The launch.
+        name: Arc<str>,
+        /// What does not fit, and what to do.
+        why: Arc<str>,
+        /// Where it was issued, if that is known.
+        at: Option<At>,
+    },
+
+    /// Memory of the caller's that cannot be what it should be: a buffer, or a part of a command.
+    #[error("{call}{}: {why}", at_place(.at))]
+    BadMemory {
+        /// The refused call.
+        call: &'static str,
+        /// What does not fit, and what to do.
+        why: Arc<str>,
+        /// Where it was issued, if that is known.
+        at: Option<At>,
+    },
+
     /// `trim` while a stream of the device records. Rule M5.
     #[error(
         "trim: a stream of this device records, and memory goes back only when no window is open; trim after it"
@@ -385,6 +416,43 @@ pub enum Error {
         cause: Arc<Error>,
     },
 
+    /// There is no such device, or no driver for it.
+    #[error("no device: {what}")]
+    Unavailable {
+        /// What was looked for, and what to do.
+        what: Arc<str>,
+    },
+
+    /// The device is gone, and with it all its memory. Make another one.
+    #[error("the device is lost: {reason}; make another device, and upload again what it held")]
+    DeviceLost {
+        /// The driver's reason.
+        reason: Arc<str>,
+    },
+
+    /// A wait took longer than the device allows. What was waited for may still be under way: wait
+    /// again, or give the device up.
+    #[error("{call}{}: not done after {after:?}; wait again, or allow longer waits", at_place(.at))]
+    TimedOut {
+        /// The wait.
+        call: &'static str,
+        /// How long it waited.
+        after: Duration,
+        /// Where it was issued, if that is known.
+        at: Option<At>,
+    },
+
+    /// When the recording was sealed, the driver refused one of its commands. `end` tells it as
+    /// [`Doomed`](Self::Doomed), with the command's name and place.
+    #[error("command {index} of the recording was refused by the driver")]
+    RefusedAtSeal {
+        /// Place of the command in the window, from 0.
+        index: usize,
+        /// The driver's refusal.
+        #[source]
+        first: Arc<Error>,
+    },
+
     /// The driver refused a call.
     #[error("{call}{}: the driver refused; its own error says why", at_place(.at))]
     Driver {
@@ -423,6 +491,16 @@ impl Error {
         }
     }
 
+    /// A command that the driver refused when it was sealed, for backends: the one at `index` of what
+    /// [`Backend`](crate::Backend) was given to record.
+    #[must_use]
+    pub fn refused_at_seal(index: usize, first: Self) -> Self {
+        Self::RefusedAtSeal {
+            index,
+            first: Arc::new(first),
+        }
+    }
+
     /// No memory for `bytes` bytes, for backends.
     #[must_use]
     pub fn out_of_memory(bytes: usize) -> Self {
@@ -436,7 +514,11 @@ impl Error {
                 *call = name;
                 *at = Some(place);
             }
-            Self::OutOfMemory { at, .. } | Self::Driver { at, .. } => {
+            Self::OutOfMemory { at, .. }
+            | Self::BadLaunch { at, .. }
+            | Self::BadMemory { at, .. }
+            | Self::TimedOut { at, .. }
+            | Self::Driver { at, .. } => {
                 at.get_or_insert(place);
             }
             _ => {}

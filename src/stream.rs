@@ -320,7 +320,9 @@ impl<P: Phase, B: Backend> Stream<P, B> {
         // The window's own failure came first, and is the one to tell (L8).
         let sealed = window.seal(owner).and_then(|contents| {
             let recorded = closed?;
-            let executable = commands.transition(|t| B::seal(t, recorded))?;
+            let executable = commands
+                .transition(|t| B::seal(t, recorded))
+                .map_err(|refused| contents.commands.blame(owner, refused))?;
             Ok(Graph::new(
                 executable,
                 contents,

@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use crate::access::{Mode, Use};
 use crate::backend::Backend;
-use crate::error::At;
+use crate::error::{At, Error};
+use crate::stream_id::StreamId;
 
 /// The name of a launch. Names are nearly always literals, which cost no allocation.
 pub(crate) type Name = Cow<'static, str>;
@@ -31,6 +32,9 @@ pub enum NodeKind {
     Download,
     /// Runs a kernel.
     Launch,
+    /// Runs a kernel over bindings of the caller's own making: it may use memory that it does not
+    /// declare.
+    RawLaunch,
 }
 
 impl NodeKind {
@@ -44,7 +48,7 @@ impl NodeKind {
             Self::Copy => "copy",
             Self::Fill => "fill",
             Self::Download => "download",
-            Self::Launch => "launch",
+            Self::Launch | Self::RawLaunch => "launch",
         }
     }
 
@@ -91,7 +95,7 @@ impl<'a, B: Backend> Command<'a, B> {
 
 fn title(kind: NodeKind, name: &str) -> String {
     match kind {
-        NodeKind::Launch => format!("launch `{name}`"),
+        NodeKind::Launch | NodeKind::RawLaunch => format!("launch `{name}`"),
         other => other.name().to_owned(),
     }
 }
@@ -186,6 +190,28 @@ impl Trace {
         })
     }
 
+    /// Why a recording of these commands does not seal, where the driver refused to.
+    pub(crate) fn blame(&self, owner: StreamId, refused: Error) -> Error {
+        match refused {
+            Error::RefusedAtSeal { index, first } => match self.node(index) {
+                Some(node) => Error::Doomed {
+                    owner,
+                    index,
+                    name: node.title().into(),
+                    at: node.location(),
+                    first: Arc::new(
+                        first
+                            .as_ref()
+                            .clone()
+                            .placed(node.step.kind.name(), node.step.at),
+                    ),
+                },
+                None => Error::RefusedAtSeal { index, first },
+            },
+            other => other,
+        }
+    }
+
     /// What stands at `index`, in words.
     pub(crate) fn describe(&self, index: usize) -> Option<Arc<str>> {
         let Node {
@@ -268,7 +294,7 @@ impl<'g> Node<'g> {
     #[must_use]
     pub fn name(&self) -> &'g str {
         match self.step.kind {
-            NodeKind::Launch => &self.step.name,
+            NodeKind::Launch | NodeKind::RawLaunch => &self.step.name,
             other => other.name(),
         }
     }
@@ -310,6 +336,9 @@ impl<'g> Node<'g> {
             let separator = if place == 0 { "" } else { ", " };
             // Writing to a string cannot fail.
             let _ = write!(words, "{separator}{} {}", touch.mode.verb(), touch.buffer);
+        }
+        if self.step.kind == NodeKind::RawLaunch {
+            words.push_str(", and what it does not declare");
         }
         words
     }

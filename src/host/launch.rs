@@ -10,7 +10,7 @@ use bytemuck::Pod;
 use crate::access::{self, Read, ReadWrite, SealedAccesses, Write};
 use crate::error::Error;
 use crate::memory::{Held, Span};
-use crate::trace::Name;
+use crate::trace::{Command, Name, NodeKind};
 
 use super::Commands;
 use super::device::{Host, record, run};
@@ -57,9 +57,12 @@ impl Commands {
         A: Accesses,
         F: for<'v> Fn(A::Views<'v>) + Send + Sync + 'static,
     {
-        let at = Location::caller();
-        let kind = TypeId::of::<F>();
-        self.launch_over(name.into(), kind, &[], &accesses, at, |call, _| {
+        let launch = Command {
+            name: name.into(),
+            kernel: TypeId::of::<F>(),
+            ..Command::new(NodeKind::Launch, &[], Location::caller())
+        };
+        self.launch_over(launch, &accesses, |call, _| {
             let pins = accesses.pins();
             if call.is_recording() {
                 return record(&call, "launch", move || A::run(&pins, &kernel, Key(())));
