@@ -48,6 +48,14 @@ impl<B: Backend> Block<B> {
         Arc::new(block)
     }
 
+    /// Memory of the caller's, which counts as allocated as long as it is a block.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn adopt(memory: B::Memory, bytes: usize, pool: &Arc<Pool<B>>) -> Arc<Self> {
+        pool.count_adopted(bytes);
+        let page = Page::adopt(memory, bytes);
+        Self::new(Lease::whole(page, pool, None), 0, bytes)
+    }
+
     /// Unique in the process, never reused.
     pub(crate) fn id(&self) -> u64 {
         self.id

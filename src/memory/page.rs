@@ -12,6 +12,8 @@ pub(crate) struct Page<B: Backend> {
     pub(crate) memory: B::Memory,
     pub(crate) bytes: usize,
     pub(crate) uses: Mutex<Uses<B>>,
+    /// Whether it is the caller's: never the pool's to lend, and given back when nobody uses it.
+    pub(crate) adopted: bool,
 }
 
 impl<B: Backend> Page<B> {
@@ -20,7 +22,19 @@ impl<B: Backend> Page<B> {
             memory: device.allocate(bytes)?,
             bytes,
             uses: Mutex::new(Uses::none()),
+            adopted: false,
         })
+    }
+
+    /// Memory of the caller's.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn adopt(memory: B::Memory, bytes: usize) -> Self {
+        Self {
+            memory,
+            bytes,
+            uses: Mutex::new(Uses::none()),
+            adopted: true,
+        }
     }
 
     /// Waits for the work that uses it, on any stream (M8).

@@ -202,12 +202,22 @@ impl<B: Backend> Pool<B> {
         }
     }
 
-    /// Pages are free again.
+    /// Pages are free again. Those of the caller's are not the pool's to lend, and go back.
     pub(crate) fn take_back(&self, pages: impl IntoIterator<Item = Page<B>>) {
         let mut free = lock(&self.free);
         for page in pages {
-            free.put(page);
+            if page.adopted {
+                self.returns.put([page]);
+            } else {
+                free.put(page);
+            }
         }
+    }
+
+    /// Memory of the caller's counts as the device's, as long as it is used here.
+    #[cfg(feature = "wgpu")]
+    pub(crate) fn count_adopted(&self, bytes: usize) {
+        add(&self.figures.pages, bytes);
     }
 
     pub(crate) fn count_handle(&self, bytes: usize) {
