@@ -130,6 +130,8 @@ mod stream_id;
 mod sync;
 mod trace;
 mod waits;
+#[cfg(feature = "wgpu")]
+pub mod wgpu;
 mod window;
 
 pub use access::{read, read_write, write};
@@ -148,6 +150,8 @@ pub use record::CaptureStatus;
 pub use stream::Stream;
 pub use stream_id::StreamId;
 pub use trace::{Node, NodeAccess, NodeKind};
+#[cfg(feature = "wgpu")]
+pub use wgpu::Wgpu;
 
 /// The rules that the documentation names by number, and how the crate is built.
 #[cfg(doc)]

@@ -1,0 +1,502 @@
+//! What a window records, and what it becomes: a list of steps with every bind group made, encoded
+//! anew for each replay. An eager command is a program of one command.
+
+use std::ops::Range;
+
+use ::wgpu::{
+    BindGroup, BindGroupLayout, Buffer, BufferDescriptor, BufferUsages, CommandBuffer,
+    CommandEncoder, ComputePass, ComputePipeline, SubmissionIndex,
+};
+use rustc_hash::FxHashMap;
+
+use crate::error::Error;
+
+use super::memory::Place;
+use super::scope::Core;
+
+/// Whose bytes a step uses.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) enum Source {
+    Buffer(Buffer),
+    /// What the recording keeps: bytes of recorded writes, patterns, values of launches.
+    Constants,
+    /// Memory between two steps of one command. Those of one number share it.
+    Temporary(usize),
+}
+
+/// Bytes that a step uses.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Region {
+    pub(super) of: Source,
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+}
+
+/// One step of a recording.
+pub(super) enum Draft {
+    Copy {
+        from: Region,
+        to: Region,
+    },
+    Clear {
+        to: Region,
+    },
+    Dispatch {
+        pipeline: ComputePipeline,
+        binds: Binds,
+        groups: Workgroups,
+    },
+}
+
+/// The bind groups of a launch.
+pub(super) enum Binds {
+    /// To be made.
+    Ours(Box<[Group]>),
+    /// The program's, with their dynamic offsets.
+    Theirs(Box<[(BindGroup, Box<[u32]>)]>),
+}
+
+impl Binds {
+    pub(super) fn one(layout: BindGroupLayout, entries: Box<[Bind]>) -> Self {
+        Self::Ours(
+            [Group {
+                index: 0,
+                layout,
+                entries,
+            }]
+            .into(),
+        )
+    }
+}
+
+/// A bind group to be made. Equal ones are made once.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Group {
+    pub(super) index: u32,
+    pub(super) layout: BindGroupLayout,
+    pub(super) entries: Box<[Bind]>,
+}
+
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct Bind {
+    pub(super) binding: u32,
+    pub(super) region: Region,
+}
+
+/// How many workgroups run.
+#[derive(Clone)]
+pub(super) enum Workgroups {
+    Direct([u32; 3]),
+    /// Three numbers at an offset of a buffer, read when it runs.
+    Indirect(Buffer, u64),
+}
+
+/// What a window has recorded.
+#[derive(Default)]
+pub struct Recorded {
+    drafts: Vec<Draft>,
+    /// Where the drafts of each command end.
+    ends: Vec<usize>,
+    constants: Vec<u8>,
+    /// Where values of launches are among the constants.
+    uniforms: FxHashMap<Box<[u8]>, u64>,
+    /// The sizes of the temporaries.
+    temporaries: Vec<u64>,
+}
+
+impl Recorded {
+    /// Takes a command in.
+    ///
+    /// # Errors
+    /// What `draft` refuses.
+    pub(super) fn command(
+        &mut self,
+        draft: impl FnOnce(&mut Self) -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        draft(self)?;
+        self.ends.push(self.drafts.len());
+        Ok(())
+    }
+
+    pub(super) fn push(&mut self, draft: Draft) {
+        self.drafts.push(draft);
+    }
+
+    /// Keeps bytes of the host.
+    pub(super) fn constant(&mut self, bytes: &[u8]) -> Region {
+        // Room to copy whole words, and to bind what lies there.
+        self.constants
+            .resize(self.constants.len().next_multiple_of(16), 0);
+        let offset = self.constants.len() as u64;
+        self.constants.extend_from_slice(bytes);
+        Region {
+            of: Source::Constants,
+            offset,
+            bytes: bytes.len() as u64,
+        }
+    }
+
+    /// Keeps a value that launches are given. Equal ones are kept once.
+    pub(super) fn uniform(&mut self, core: &Core, bytes: &[u8]) -> Region {
+        let of = |offset| Region {
+            of: Source::Constants,
+            offset,
+            bytes: bytes.len() as u64,
+        };
+        if let Some(&offset) = self.uniforms.get(bytes) {
+            return of(offset);
+        }
+        let alignment = core.limits.min_uniform_buffer_offset_alignment.max(16) as usize;
+        self.constants
+            .resize(self.constants.len().next_multiple_of(alignment), 0);
+        let region = self.constant(bytes);
+        self.uniforms.insert(bytes.into(), region.offset);
+        region
+    }
+
+    /// Memory between the steps of one command: those of different numbers are different memory.
+    pub(super) fn temporary(&mut self, number: usize, bytes: u64) -> Place {
+        if self.temporaries.len() <= number {
+            self.temporaries.resize(number + 1, 0);
+        }
+        let bytes_all = bytes.next_multiple_of(16);
+        if let Some(size) = self.temporaries.get_mut(number) {
+            *size = bytes_all.max(*size);
+        }
+        Place {
+            region: Region {
+                of: Source::Temporary(number),
+                offset: 0,
+                bytes,
+            },
+            may_round_up: true,
+        }
+    }
+
+    /// Makes it executable, and has wgpu check all of it: wgpu tells what is wrong with recorded
+    /// commands only when an encoder is finished.
+    ///
+    /// # Errors
+    /// [`Error::RefusedAtSeal`] with the first bad command, or the driver's refusal.
+    pub(super) fn seal(self, core: &Core) -> Result<Program, Error> {
+        let sealed = core.scoped("end", || {
+            let program = self.resolve(core)?;
+            drop(program.encode(core));
+            Ok(program)
+        });
+        sealed.flatten().map_err(|refused| match refused {
+            lost @ Error::DeviceLost { .. } => lost,
+            refused => self.first_refused(core).unwrap_or(refused),
+        })
+    }
+
+    /// Which command is at fault: encoded one by one, since only an error pays for it.
+    fn first_refused(&self, core: &Core) -> Option<Error> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins
+            .zip(&self.ends)
+            .enumerate()
+            .find_map(|(index, (begin, &end))| {
+                let alone = core.scoped("end", || {
+                    let program = self.resolve_range(core, begin..end)?;
+                    drop(program.encode(core));
+                    Ok(())
+                });
+                let refused = alone.flatten().err()?;
+                Some(Error::refused_at_seal(index, refused))
+            })
+    }
+
+    /// Runs a command that was just taken in.
+    pub(super) fn run(self, core: &Core, call: &'static str) -> Result<SubmissionIndex, Error> {
+        core.scoped(call, || {
+            let program = self.resolve(core)?;
+            Ok(core.queue.submit([program.encode(core)]))
+        })
+        .flatten()
+    }
+
+    fn resolve(&self, core: &Core) -> Result<Program, Error> {
+        self.resolve_range(core, 0..self.drafts.len())
+    }
+
+    /// Makes buffers for constants and temporaries, and all bind groups. To be called in a scope.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "handles of wgpu hash and compare by what they name"
+    )]
+    fn resolve_range(&self, core: &Core, range: Range<usize>) -> Result<Program, Error> {
+        let maker = Maker {
+            core,
+            constants: constants(core, &self.constants)?,
+            temporaries: temporaries(core, &self.temporaries)?,
+        };
+        let mut program = Program::default();
+        let mut groups = FxHashMap::default();
+        let mut set = Set::default();
+        for draft in self.drafts.get(range).unwrap_or_default() {
+            match draft {
+                Draft::Copy { from, to } => {
+                    if let (Some(source), Some(target)) =
+                        (maker.buffer(&from.of), maker.buffer(&to.of))
+                    {
+                        program.push(Step::Copy {
+                            from: (source.clone(), from.offset),
+                            to: (target.clone(), to.offset),
+                            bytes: to.bytes,
+                        });
+                    }
+                }
+                Draft::Clear { to } => {
+                    if let Some(target) = maker.buffer(&to.of) {
+                        program.push(Step::Clear {
+                            to: target.clone(),
+                            range: to.offset..to.offset + to.bytes,
+                        });
+                    }
+                }
+                Draft::Dispatch {
+                    pipeline,
+                    binds,
+                    groups: workgroups,
+                } => {
+                    let binds = match binds {
+                        Binds::Theirs(theirs) => (0..).zip(theirs.iter().cloned()).collect(),
+                        Binds::Ours(ours) => {
+                            let made = ours.iter().map(|group| {
+                                let made =
+                                    groups.entry(group).or_insert_with(|| maker.group(group));
+                                (group.index, (made.clone(), Box::default()))
+                            });
+                            made.collect()
+                        }
+                    };
+                    program.dispatch(&mut set, pipeline, binds, workgroups.clone());
+                }
+            }
+        }
+        Ok(program)
+    }
+}
+
+/// What regions name, once it is made.
+struct Maker<'a> {
+    core: &'a Core,
+    constants: Option<Buffer>,
+    temporaries: Vec<Buffer>,
+}
+
+impl Maker<'_> {
+    fn buffer<'b>(&'b self, of: &'b Source) -> Option<&'b Buffer> {
+        match of {
+            Source::Buffer(buffer) => Some(buffer),
+            Source::Constants => self.constants.as_ref(),
+            Source::Temporary(number) => self.temporaries.get(*number),
+        }
+    }
+
+    fn group(&self, group: &Group) -> BindGroup {
+        let entries: Vec<_> = group
+            .entries
+            .iter()
+            .filter_map(|bind| {
+                let Region { of, offset, bytes } = &bind.region;
+                Some(::wgpu::BindGroupEntry {
+                    binding: bind.binding,
+                    resource: ::wgpu::BindingResource::Buffer(::wgpu::BufferBinding {
+                        buffer: self.buffer(of)?,
+                        offset: *offset,
+                        size: std::num::NonZeroU64::new(*bytes),
+                    }),
+                })
+            })
+            .collect();
+        self.core
+            .device
+            .create_bind_group(&::wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &group.layout,
+                entries: &entries,
+            })
+    }
+}
+
+fn constants(core: &Core, bytes: &[u8]) -> Result<Option<Buffer>, Error> {
+    if bytes.is_empty() {
+        return Ok(None);
+    }
+    // As far as a copy of whole words, or a binding, reads.
+    let size = bytes.len().next_multiple_of(16) + 16;
+    if size as u64 > core.limits.max_buffer_size {
+        return Err(Error::out_of_memory(size));
+    }
+    let buffer = core.device.create_buffer(&BufferDescriptor {
+        label: Some("constants"),
+        size: size as u64,
+        usage: BufferUsages::UNIFORM | BufferUsages::STORAGE | BufferUsages::COPY_SRC,
+        mapped_at_creation: true,
+    });
+    match buffer.get_mapped_range_mut(..bytes.len().next_multiple_of(16) as u64) {
+        Ok(mut mapped) => mapped.slice(..bytes.len()).copy_from_slice(bytes),
+        Err(refused) => return Err(Error::driver("keep constants", refused)),
+    }
+    buffer.unmap();
+    Ok(Some(buffer))
+}
+
+fn temporaries(core: &Core, sizes: &[u64]) -> Result<Vec<Buffer>, Error> {
+    let make = |&size: &u64| {
+        if size > core.limits.max_buffer_size {
+            return Err(Error::out_of_memory(
+                usize::try_from(size).unwrap_or(usize::MAX),
+            ));
+        }
+        Ok(core.device.create_buffer(&BufferDescriptor {
+            label: Some("between steps"),
+            size: size.max(16),
+            usage: BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        }))
+    };
+    sizes.iter().map(make).collect()
+}
+
+/// What can be encoded at once.
+#[derive(Default)]
+pub struct Program {
+    steps: Vec<Step>,
+    /// The steps in order: runs of copies, and passes of launches.
+    runs: Vec<Run>,
+}
+
+static_assertions::assert_impl_all!(Program: Send);
+
+enum Run {
+    Copies(Range<usize>),
+    Pass(Range<usize>),
+}
+
+enum Step {
+    Copy {
+        from: (Buffer, u64),
+        to: (Buffer, u64),
+        bytes: u64,
+    },
+    Clear {
+        to: Buffer,
+        range: Range<u64>,
+    },
+    Dispatch {
+        /// Only what differs from the launch before in the pass.
+        pipeline: Option<ComputePipeline>,
+        binds: Box<[(u32, Bound)]>,
+        groups: Workgroups,
+    },
+}
+
+/// A bind group with its dynamic offsets.
+type Bound = (BindGroup, Box<[u32]>);
+
+/// What is set in a pass.
+#[derive(Default)]
+struct Set {
+    pipeline: Option<ComputePipeline>,
+    binds: FxHashMap<u32, Bound>,
+}
+
+impl Program {
+    fn push(&mut self, step: Step) {
+        let here = self.steps.len();
+        let launches = matches!(step, Step::Dispatch { .. });
+        self.steps.push(step);
+        match self.runs.last_mut() {
+            Some(Run::Pass(range)) if launches => range.end = here + 1,
+            Some(Run::Copies(range)) if !launches => range.end = here + 1,
+            _ if launches => self.runs.push(Run::Pass(here..here + 1)),
+            _ => self.runs.push(Run::Copies(here..here + 1)),
+        }
+    }
+
+    /// Adds a launch that sets what is not yet set.
+    fn dispatch(
+        &mut self,
+        set: &mut Set,
+        pipeline: &ComputePipeline,
+        mut binds: Vec<(u32, Bound)>,
+        groups: Workgroups,
+    ) {
+        if !matches!(self.runs.last(), Some(Run::Pass(_))) {
+            // A new pass has nothing set.
+            *set = Set::default();
+        }
+        let differs = set.pipeline.as_ref() != Some(pipeline);
+        if differs {
+            set.pipeline = Some(pipeline.clone());
+        }
+        binds.retain(|(index, bound)| set.binds.get(index) != Some(bound));
+        set.binds.extend(binds.iter().cloned());
+        self.push(Step::Dispatch {
+            pipeline: differs.then(|| pipeline.clone()),
+            binds: binds.into(),
+            groups,
+        });
+    }
+
+    /// Encodes all of it. To be called in a scope.
+    pub(super) fn encode(&self, core: &Core) -> CommandBuffer {
+        let mut encoder = core.device.create_command_encoder(&Default::default());
+        for run in &self.runs {
+            match run {
+                Run::Copies(range) => {
+                    for step in self.steps.get(range.clone()).unwrap_or_default() {
+                        step.copy(&mut encoder);
+                    }
+                }
+                Run::Pass(range) => {
+                    let mut pass = encoder.begin_compute_pass(&Default::default());
+                    for step in self.steps.get(range.clone()).unwrap_or_default() {
+                        step.launch(&mut pass);
+                    }
+                }
+            }
+        }
+        encoder.finish()
+    }
+}
+
+impl Step {
+    fn copy(&self, encoder: &mut CommandEncoder) {
+        match self {
+            Self::Copy { from, to, bytes } => {
+                encoder.copy_buffer_to_buffer(&from.0, from.1, &to.0, to.1, *bytes);
+            }
+            Self::Clear { to, range } => {
+                encoder.clear_buffer(to, range.start, Some(range.end - range.start));
+            }
+            Self::Dispatch { .. } => {}
+        }
+    }
+
+    fn launch(&self, pass: &mut ComputePass<'_>) {
+        let Self::Dispatch {
+            pipeline,
+            binds,
+            groups,
+        } = self
+        else {
+            return;
+        };
+        if let Some(pipeline) = pipeline {
+            pass.set_pipeline(pipeline);
+        }
+        for (index, (group, offsets)) in binds {
+            pass.set_bind_group(*index, group, offsets);
+        }
+        match groups {
+            Workgroups::Direct([x, y, z]) => pass.dispatch_workgroups(*x, *y, *z),
+            Workgroups::Indirect(counts, offset) => {
+                pass.dispatch_workgroups_indirect(counts, *offset);
+            }
+        }
+    }
+}
