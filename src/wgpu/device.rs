@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
-use ::wgpu::{BufferDescriptor, BufferUsages, ErrorFilter};
+use ::wgpu::{BufferDescriptor, BufferUsages, CommandBuffer, ErrorFilter, SubmissionIndex};
 
 use crate::backend::EndsAnywhere;
 use crate::captures::DeviceCaptures;
@@ -104,6 +104,7 @@ impl Wgpu {
                     core.note_lost(&format!("{reason:?} {message}"));
                 }
             });
+        made.core().watch();
         Ok(made)
     }
 
@@ -201,9 +202,59 @@ fn is_same_device(ours: &::wgpu::Device, theirs: &::wgpu::Device) -> bool {
     caught
 }
 
-/// A stream: what its open window has recorded.
-pub struct Driver {
+/// What one stream has given to the queue.
+pub(super) struct Given {
     pub(super) core: Arc<Core>,
+    latest: Mutex<Latest>,
+}
+
+#[derive(Clone, Default)]
+struct Latest {
+    submitted: Option<SubmissionIndex>,
+    /// Writes have been given since, which the queue keeps until the next submission, anybody's.
+    written: bool,
+}
+
+impl Given {
+    /// Submits work of the stream's.
+    ///
+    /// # Errors
+    /// As [`Core::submit`].
+    pub(super) fn submit(
+        &self,
+        call: &'static str,
+        encode: impl FnOnce() -> Result<Option<CommandBuffer>, Error>,
+    ) -> Result<SubmissionIndex, Error> {
+        let point = self.core.submit(call, encode)?;
+        *lock(&self.latest) = Latest {
+            submitted: Some(point.clone()),
+            written: false,
+        };
+        Ok(point)
+    }
+
+    /// A write was given to the queue.
+    pub(super) fn note_write(&self) {
+        lock(&self.latest).written = true;
+    }
+
+    /// The point behind all of it; none, where nothing was given.
+    ///
+    /// # Errors
+    /// As [`Core::submit`].
+    pub(super) fn mark(&self) -> Result<Option<SubmissionIndex>, Error> {
+        self.core.check_there()?;
+        let Latest { submitted, written } = lock(&self.latest).clone();
+        if written {
+            return self.submit("mark", || Ok(None)).map(Some);
+        }
+        Ok(submitted)
+    }
+}
+
+/// A stream: what it has given to the queue, and what its open window has recorded.
+pub struct Driver {
+    given: Arc<Given>,
     window: RefCell<Option<Recorded>>,
 }
 
@@ -212,9 +263,20 @@ static_assertions::assert_impl_all!(Driver: Send);
 impl Driver {
     pub(super) fn new(core: &Arc<Core>) -> Self {
         Self {
-            core: Arc::clone(core),
+            given: Arc::new(Given {
+                core: Arc::clone(core),
+                latest: Mutex::default(),
+            }),
             window: RefCell::new(None),
         }
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.given.core
+    }
+
+    pub(super) fn given(&self) -> &Arc<Given> {
+        &self.given
     }
 
     pub(super) fn open_window(&self) {

@@ -5,12 +5,13 @@ use std::ops::Range;
 
 use ::wgpu::{
     BindGroup, BindGroupLayout, Buffer, BufferDescriptor, BufferUsages, CommandBuffer,
-    CommandEncoder, ComputePass, ComputePipeline, SubmissionIndex,
+    CommandEncoder, ComputePass, ComputePipeline,
 };
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 
+use super::device::Given;
 use super::memory::Place;
 use super::scope::Core;
 
@@ -184,7 +185,10 @@ impl Recorded {
             drop(program.encode(core));
             Ok(program)
         });
-        sealed.flatten().map_err(|refused| match refused {
+        let sealed = sealed.flatten();
+        // A lost device finds nothing wrong.
+        core.probe()?;
+        sealed.map_err(|refused| match refused {
             lost @ Error::DeviceLost { .. } => lost,
             refused => self.first_refused(core).unwrap_or(refused),
         })
@@ -208,12 +212,11 @@ impl Recorded {
     }
 
     /// Runs a command that was just taken in.
-    pub(super) fn run(self, core: &Core, call: &'static str) -> Result<SubmissionIndex, Error> {
-        core.scoped(call, || {
-            let program = self.resolve(core)?;
-            Ok(core.queue.submit([program.encode(core)]))
-        })
-        .flatten()
+    pub(super) fn run(self, given: &Given, call: &'static str) -> Result<(), Error> {
+        let core = &*given.core;
+        given
+            .submit(call, || Ok(Some(self.resolve(core)?.encode(core))))
+            .map(drop)
     }
 
     fn resolve(&self, core: &Core) -> Result<Program, Error> {

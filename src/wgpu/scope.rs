@@ -5,12 +5,15 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use ::wgpu::{ErrorFilter, PollError, PollType, SubmissionIndex};
+use ::wgpu::{
+    BufferDescriptor, BufferUsages, CommandBuffer, ErrorFilter, PollError, PollType,
+    SubmissionIndex,
+};
 
 use crate::error::Error;
 
@@ -28,6 +31,7 @@ pub(super) struct Core {
     pub(super) mover: OnceLock<Mover>,
     pub(super) kernels: Mutex<Kernels>,
     lost: OnceLock<Arc<str>>,
+    watched: AtomicBool,
     /// In milliseconds.
     longest_wait: AtomicU64,
 }
@@ -48,6 +52,7 @@ impl Core {
             mover: OnceLock::new(),
             kernels: Mutex::default(),
             lost: OnceLock::new(),
+            watched: AtomicBool::new(false),
             longest_wait: AtomicU64::new(milliseconds(Self::LONGEST_WAIT)),
         }
     }
@@ -100,46 +105,105 @@ impl Core {
         let memory = at_once(memory.pop()).flatten();
         let validation = at_once(validation.pop()).flatten();
         self.check_there()?;
-        match memory.or(validation).or(internal) {
-            None => Ok(done),
-            Some(::wgpu::Error::OutOfMemory { .. }) => Err(Error::out_of_memory(0)),
-            Some(refused) => Err(Error::driver(call, refused)),
+        let Some(refused) = memory.or(validation).or(internal) else {
+            return Ok(done);
+        };
+        // What a lost device made is invalid, which is then what wgpu complains about.
+        self.probe()?;
+        match refused {
+            ::wgpu::Error::OutOfMemory { .. } => Err(Error::out_of_memory(0)),
+            refused => Err(Error::driver(call, refused)),
         }
     }
 
-    /// The point behind all that was submitted so far.
-    pub(super) fn mark(&self) -> Result<SubmissionIndex, Error> {
-        self.scoped("mark", || self.queue.submit([]))
-    }
-
-    /// Waits for a point, and says whether it was reached in time.
-    pub(super) fn wait(
+    /// Submits. The queue of a lost device takes nothing, and says nothing: whoever waits for the point
+    /// learns of it, and so do devices with a callback for it, here.
+    ///
+    /// # Errors
+    /// As [`scoped`](Self::scoped), and what `encode` returns.
+    pub(super) fn submit(
         &self,
         call: &'static str,
-        point: &SubmissionIndex,
-        timeout: Duration,
-    ) -> Result<bool, Error> {
-        self.check_there()?;
-        let wait = PollType::Wait {
-            submission_index: Some(point.clone()),
-            timeout: Some(timeout),
-        };
-        // It panics where the driver reports the device as lost, and runs callbacks of the program's.
-        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(wait)));
+        encode: impl FnOnce() -> Result<Option<CommandBuffer>, Error>,
+    ) -> Result<SubmissionIndex, Error> {
+        let submitted = self.scoped(call, || {
+            encode().map(|commands| self.queue.submit(commands))
+        });
+        if self.watched.load(Ordering::Relaxed) {
+            self.poll(PollType::Poll)?;
+        }
+        submitted.flatten()
+    }
+
+    /// Makes sure that the device is there, where no point will be waited for: a lost one maps nothing.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub(super) fn probe(&self) -> Result<(), Error> {
+        let probe = self.device.create_buffer(&BufferDescriptor {
+            label: Some("probe"),
+            size: 16,
+            usage: BufferUsages::COPY_SRC,
+            mapped_at_creation: true,
+        });
+        if probe.get_mapped_range(..).is_err() {
+            self.note_lost("it makes no buffers any more");
+        }
+        self.check_there()
+    }
+
+    /// Has wgpu look after the queue, and says whether what was asked for was reached.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    fn poll(&self, poll: PollType) -> Result<bool, Error> {
+        // It runs callbacks of the program's, and panics where the driver reports the device as lost.
+        let polled = catch_unwind(AssertUnwindSafe(|| self.device.poll(poll)));
         let reached = match polled {
             Ok(Ok(_)) => true,
             Ok(Err(PollError::Timeout)) => false,
-            Ok(Err(refused)) => return Err(Error::driver(call, refused)),
-            Err(panic) => match lost_in_poll(&*panic) {
-                Some(reason) => {
-                    self.note_lost(reason);
+            Ok(Err(PollError::WrongSubmissionIndex(..))) => {
+                self.note_lost("it takes no work any more");
+                false
+            }
+            Err(panic) => match message(&*panic) {
+                // wgpu's own race between a wait that ends too early and another thread's wait.
+                Some(message) if message.starts_with("If the queue is empty") => false,
+                Some(message) if message.starts_with("Error in Device::poll") => {
+                    self.note_lost(message);
                     false
                 }
-                None => resume_unwind(panic),
+                _ => resume_unwind(panic),
             },
         };
         self.check_there()?;
         Ok(reached)
+    }
+
+    /// Waits for a point, and says whether it was reached in time.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub(super) fn wait(&self, point: &SubmissionIndex, timeout: Duration) -> Result<bool, Error> {
+        self.check_there()?;
+        self.poll(PollType::Wait {
+            submission_index: Some(point.clone()),
+            timeout: Some(timeout),
+        })
+    }
+
+    /// Has the callbacks run that are due.
+    ///
+    /// # Errors
+    /// [`Error::DeviceLost`].
+    pub(super) fn look(&self) -> Result<(), Error> {
+        self.check_there()?;
+        self.poll(PollType::Poll).map(drop)
+    }
+
+    /// The device tells of its loss by a callback that calls [`note_lost`](Self::note_lost).
+    pub(super) fn watch(&self) {
+        self.watched.store(true, Ordering::Relaxed);
     }
 
     /// Waits for a point as long as the device allows.
@@ -152,7 +216,7 @@ impl Core {
         point: &SubmissionIndex,
     ) -> Result<(), Error> {
         let longest = self.longest_wait();
-        if self.wait(call, point, longest)? {
+        if self.wait(point, longest)? {
             return Ok(());
         }
         Err(Error::TimedOut {
@@ -175,12 +239,9 @@ fn milliseconds(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why the device was lost, if that is what wgpu panicked for.
-fn lost_in_poll(panic: &(dyn Any + Send)) -> Option<&str> {
-    let message = panic.downcast_ref::<String>()?;
-    message
-        .starts_with("Error in Device::poll")
-        .then_some(message)
+fn message(panic: &(dyn Any + Send)) -> Option<&str> {
+    let literal = panic.downcast_ref::<&str>().copied();
+    literal.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
 }
 
 /// The result of a future of wgpu's that is there at once, as all are on native targets.

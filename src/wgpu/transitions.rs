@@ -1,8 +1,10 @@
 //! [`Backend`] for wgpu: transitions, waits and memory.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, sync_channel};
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use ::wgpu::{BufferAsyncError, BufferUsages, MapMode, SubmissionIndex};
 
@@ -11,18 +13,55 @@ use crate::captures::DeviceCaptures;
 use crate::error::Error;
 use crate::memory::Span;
 
-use super::device::{Driver, Wgpu};
+use super::device::{Driver, Given, Wgpu};
 use super::memory::{Memory, Place};
 use super::program::{Program, Recorded};
 use super::scope::Core;
 
-/// The work of the device's queue, which all streams feed.
-pub struct Timeline(Arc<Core>);
+/// What one stream has given to the device's queue.
+pub struct Timeline(Arc<Given>);
 
 /// A point in it.
 pub struct Point {
     core: Arc<Core>,
-    index: SubmissionIndex,
+    /// None behind nothing.
+    index: Option<SubmissionIndex>,
+    /// Set by the queue.
+    done: Arc<AtomicBool>,
+}
+
+impl Point {
+    /// Whether it is reached, without waiting.
+    fn is_reached(&self) -> Result<bool, Error> {
+        let Some(index) = &self.index else {
+            return self.core.check_there().map(|()| true);
+        };
+        self.core.look()?;
+        if !self.done.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        // The queue may have been done with what came before, and have refused this.
+        self.core.wait(index, self.core.longest_wait())
+    }
+
+    /// Looks until it is reached, or the time is over. wgpu has a wait with an end as well, which
+    /// panics now and then where two threads wait.
+    fn wait(&self, timeout: Duration) -> Result<bool, Error> {
+        const LONGEST_PAUSE: Duration = Duration::from_millis(1);
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(10);
+        loop {
+            if self.is_reached()? {
+                return Ok(true);
+            }
+            let left = timeout.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            sleep(pause.min(left));
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
 }
 
 /// Bytes on their way to the host.
@@ -41,7 +80,7 @@ pub(super) fn issue(
     draft: impl FnOnce(&Core, &mut Recorded) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let driver = call.driver();
-    let core = &*driver.core;
+    let core = driver.core();
     if call.is_recording() {
         let recorded =
             driver.recorded(|recorded| recorded.command(|recorded| draft(core, recorded)));
@@ -49,7 +88,7 @@ pub(super) fn issue(
     }
     let mut alone = Recorded::default();
     alone.command(|recorded| draft(core, recorded))?;
-    alone.run(core, name).map(drop)
+    alone.run(driver.given(), name)
 }
 
 impl Backend for Wgpu {
@@ -75,23 +114,23 @@ impl Backend for Wgpu {
     }
 
     fn prepare(t: Transition<'_, Self>) -> Result<(), Error> {
-        t.driver().core.check_there()
+        t.driver().core().check_there()
     }
 
     fn begin(t: Transition<'_, Self>) -> Result<(), Error> {
-        t.driver().core.check_there()?;
+        t.driver().core().check_there()?;
         t.driver().open_window();
         Ok(())
     }
 
     fn close(t: Transition<'_, Self>) -> Result<Recorded, Error> {
         let recorded = t.driver().close_window();
-        t.driver().core.check_there()?;
+        t.driver().core().check_there()?;
         Ok(recorded.unwrap_or_default())
     }
 
     fn seal(t: Transition<'_, Self>, recorded: Recorded) -> Result<Program, Error> {
-        recorded.seal(&t.driver().core)
+        recorded.seal(t.driver().core())
     }
 
     fn abort(t: Transition<'_, Self>) -> Option<Recorded> {
@@ -103,49 +142,58 @@ impl Backend for Wgpu {
     }
 
     fn replay(executable: &mut Program, t: Transition<'_, Self>) -> Result<(), Error> {
-        let core = &*t.driver().core;
-        core.scoped("replay", || core.queue.submit([executable.encode(core)]))
+        let given = t.driver().given();
+        given
+            .submit("replay", || Ok(Some(executable.encode(&given.core))))
             .map(drop)
     }
 
     fn synchronize(t: Transition<'_, Self>) -> Result<(), Error> {
-        let core = &t.driver().core;
-        core.wait_for("synchronize", &core.mark()?)
+        match t.driver().given().mark()? {
+            Some(point) => t.driver().core().wait_for("synchronize", &point),
+            None => Ok(()),
+        }
     }
 
     fn fetch(call: Call<'_, Self>, from: Span<'_, Self>) -> Result<Fetched, Error> {
-        let core = &*call.driver().core;
+        let given = call.driver().given();
+        let core = &*given.core;
         let place = Place::of(from);
         place.needs("read", BufferUsages::COPY_SRC)?;
         let before = place.region.offset % 4;
         let begin = place.region.offset - before;
         let bytes = (before + place.region.bytes).next_multiple_of(4);
-        core.scoped("read", || {
-            let into = core.device.create_buffer(&::wgpu::BufferDescriptor {
+        let (done, mapped) = sync_channel(1);
+        let mut into = None;
+        let index = given.submit("read", || {
+            let staging = core.device.create_buffer(&::wgpu::BufferDescriptor {
                 label: Some("read"),
                 size: bytes,
                 usage: BufferUsages::MAP_READ | BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             });
             let mut encoder = core.device.create_command_encoder(&Default::default());
-            encoder.copy_buffer_to_buffer(&from.memory().buffer, begin, &into, 0, bytes);
-            let index = core.queue.submit([encoder.finish()]);
-            let (done, mapped) = sync_channel(1);
-            into.map_async(MapMode::Read, .., move |result| {
+            let source = &from.memory().buffer;
+            encoder.copy_buffer_to_buffer(source, begin, &staging, 0, bytes);
+            // Mapped when the submission that it is part of is done.
+            encoder.map_buffer_on_submit(&staging, MapMode::Read, .., move |result| {
                 // Nobody listens any more after a wait that took too long.
                 let _ = done.send(result);
             });
-            Fetched {
-                into,
-                before,
-                index,
-                mapped,
-            }
+            into = Some(staging);
+            Ok(Some(encoder.finish()))
+        })?;
+        let into = into.ok_or_else(|| Error::driver("read", "nothing was submitted"))?;
+        Ok(Fetched {
+            into,
+            before,
+            index,
+            mapped,
         })
     }
 
     fn land(t: Transition<'_, Self>, fetched: Fetched, into: &mut [u8]) -> Result<(), Error> {
-        let core = &*t.driver().core;
+        let core = t.driver().core();
         core.wait_for("read", &fetched.index)?;
         // The wait has run the callback, or another thread's is about to.
         match fetched.mapped.recv_timeout(core.longest_wait()) {
@@ -171,14 +219,18 @@ impl Backend for Wgpu {
     }
 
     fn timeline(driver: &Driver) -> Timeline {
-        Timeline(Arc::clone(&driver.core))
+        Timeline(Arc::clone(driver.given()))
     }
 
     fn mark(timeline: &Timeline) -> Result<Point, Error> {
-        Ok(Point {
-            core: Arc::clone(&timeline.0),
-            index: timeline.0.mark()?,
-        })
+        let (core, index) = (Arc::clone(&timeline.0.core), timeline.0.mark()?);
+        let done = Arc::new(AtomicBool::new(false));
+        if index.is_some() {
+            let done = Arc::clone(&done);
+            core.queue
+                .on_submitted_work_done(move || done.store(true, Ordering::Release));
+        }
+        Ok(Point { core, index, done })
     }
 
     fn follow(_: Call<'_, Self>, _: &Point) -> Result<(), Error> {
@@ -187,16 +239,13 @@ impl Backend for Wgpu {
     }
 
     fn is_reached(point: &Point) -> Result<bool, Error> {
-        point.core.wait("completion", &point.index, Duration::ZERO)
+        point.is_reached()
     }
 
     fn wait(point: &Point, timeout: Option<Duration>) -> Result<bool, Error> {
-        match timeout {
-            Some(timeout) => point.core.wait("completion", &point.index, timeout),
-            None => point
-                .core
-                .wait_for("completion", &point.index)
-                .map(|()| true),
+        match (timeout, &point.index) {
+            (None, Some(index)) => point.core.wait_for("completion", index).map(|()| true),
+            (timeout, _) => point.wait(timeout.unwrap_or(Duration::MAX)),
         }
     }
 
@@ -213,7 +262,7 @@ impl Backend for Wgpu {
     fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error> {
         let place = Place::of(to);
         if !call.is_recording() && place.copied().is_some() {
-            return write_now(&call.driver().core, &place, to, bytes);
+            return write_now(call.driver().given(), &place, to, bytes);
         }
         issue(&call, "write", |core, recorded| {
             recorded.write(core, &place, bytes)
@@ -237,7 +286,8 @@ impl Backend for Wgpu {
 
 /// Writes by the queue, in words of four bytes; those of the last word are the place's own. The queue
 /// does it before what is submitted next.
-fn write_now(core: &Core, place: &Place, to: Span<'_, Wgpu>, bytes: &[u8]) -> Result<(), Error> {
+fn write_now(given: &Given, place: &Place, to: Span<'_, Wgpu>, bytes: &[u8]) -> Result<(), Error> {
+    let core = &*given.core;
     place.needs("write", BufferUsages::COPY_DST)?;
     let (buffer, offset) = (&to.memory().buffer, place.region.offset);
     let (words, rest) = bytes.as_chunks::<4>();
@@ -254,5 +304,7 @@ fn write_now(core: &Core, place: &Place, to: Span<'_, Wgpu>, bytes: &[u8]) -> Re
             let whole = words.as_flattened().len() as u64;
             core.queue.write_buffer(buffer, offset + whole, &last);
         }
-    })
+    })?;
+    given.note_write();
+    Ok(())
 }

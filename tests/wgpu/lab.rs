@@ -69,6 +69,12 @@ pub fn raw_device() -> (wgpu::Device, wgpu::Queue) {
     at_once(adapter.request_device(&descriptor)).unwrap()
 }
 
+/// A device that checks all that wgpu checks and runs no shader: it is there on every machine.
+pub fn noop() -> Wgpu {
+    let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor::default());
+    Wgpu::adopt(device, queue)
+}
+
 impl Lab for Wgpu {
     fn is_there() -> bool {
         let there = adapter().is_some();
