@@ -10,14 +10,18 @@
 //! process, in short batches in turn, and a ratio is the median of the ratios of neighbouring
 //! batches. The kernels are the same functions on both sides, and are never inlined.
 
+#[path = "compare/mod.rs"]
+mod compare;
+
 use std::env;
 use std::hint::black_box;
-use std::process::Command;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use graph_capture::host::Commands;
 use graph_capture::{Buffer, Error, Host, NoCapture, Stream, read, read_write, write};
+
+use compare::{Comparison, Row};
 
 /// As many that all of them stay in the nearest cache.
 const BUFFERS: usize = 16;
@@ -31,22 +35,25 @@ fn main() -> Result<(), Error> {
     let effort = if says("--bench") { FULL } else { SMOKE };
     let mut comparisons = comparisons(&effort)?;
 
-    if let [.., flag, row] = &*arguments
-        && flag == COUNTED
-    {
-        return run_row(&mut comparisons, row);
+    if let Some(row) = compare::row_to_count() {
+        return compare::run_row(&mut comparisons, &row);
     }
-    for comparison in &mut comparisons {
-        comparison.interleave(effort.rounds)?;
-    }
-    println!("{:54}{:>8} {:>9}   ratio", "ns", "by hand", "here");
-    for comparison in &comparisons {
-        comparison.print();
-    }
+    compare::run(&mut comparisons, effort.rounds)?;
     if says("--instructions") {
-        print_instructions(&comparisons);
+        compare::print_instructions(&comparisons);
     }
     Ok(())
+}
+
+/// By the clock on the wall: nothing here waits.
+#[inline(always)]
+fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
+    compare::timed(wall, work)
+}
+
+fn wall() -> Duration {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    START.elapsed()
 }
 
 struct Effort {
@@ -84,55 +91,55 @@ fn comparisons(effort: &Effort) -> Result<Vec<Comparison>, Error> {
     let pooled = Host::new();
     Ok(vec![
         Comparison {
-            name: "a recorded launch of four accesses",
+            name: "a recorded launch of four accesses".into(),
             bar: Some(4.0),
             by_hand: pushes(launches),
             here: recorded(launches)?,
         },
         Comparison {
-            name: "a replayed kernel of 256 elements, two accesses",
+            name: "a replayed kernel of 256 elements, two accesses".into(),
             bar: Some(1.3),
             by_hand: calls(hand_pass(launches, hand_two), replays),
             here: replays_of(launches, two, replays)?,
         },
         Comparison {
-            name: "a replayed kernel of 256 elements, four accesses",
+            name: "a replayed kernel of 256 elements, four accesses".into(),
             bar: Some(1.3),
             by_hand: calls(hand_pass(launches, hand_four), replays),
             here: replays_of(launches, four, replays)?,
         },
         Comparison {
-            name: "a replayed kernel with an empty body, one read",
+            name: "a replayed kernel with an empty body, one read".into(),
             bar: Some(2.0),
             by_hand: calls(hand_pass(launches, hand_empty_read), replays),
             here: replays_of(launches, empty_read, replays)?,
         },
         Comparison {
-            name: "a replayed kernel with an empty body, one write",
+            name: "a replayed kernel with an empty body, one write".into(),
             bar: Some(2.0),
             by_hand: calls(hand_pass(launches, hand_empty_write), replays),
             here: replays_of(launches, empty_write, replays)?,
         },
         Comparison {
-            name: "1 MiB of the pool, of a fill(0) of that memory",
+            name: "1 MiB of the pool, of a fill(0) of that memory".into(),
             bar: Some(1.15),
             by_hand: fills(&pooled, allocations)?,
             here: pool_serves(&pooled, allocations)?,
         },
         Comparison {
-            name: "1 MiB of the pool in a window, of the same",
+            name: "1 MiB of the pool in a window, of the same".into(),
             bar: Some(1.0 / 20.0),
             by_hand: fills(&pooled, allocations)?,
             here: pool_serves_window(&pooled, 8 * allocations)?,
         },
         Comparison {
-            name: "a whole capture and a replay, of one eager pass",
+            name: "a whole capture and a replay, of one eager pass".into(),
             bar: Some(3.0),
             by_hand: eager(launches, two)?,
             here: captured(launches, two)?,
         },
         Comparison {
-            name: "an eager launch of 256 elements, two accesses",
+            name: "an eager launch of 256 elements, two accesses".into(),
             bar: None,
             by_hand: calls(hand_pass(launches, hand_two), replays),
             here: eager(launches, two)?,
@@ -389,133 +396,4 @@ fn calls(kernels: Vec<HandKernel>, replays: usize) -> Row {
 /// Four neighbours, so that each kernel reads what the one before wrote.
 fn near<T>(buffers: &[T], at: usize) -> [&T; 4] {
     [0, 1, 2, 3].map(|next| &buffers[(at + next) % BUFFERS])
-}
-
-// How it is compared.
-
-struct Comparison {
-    name: &'static str,
-    bar: Option<f64>,
-    by_hand: Row,
-    here: Row,
-}
-
-struct Row {
-    /// How many of what it measures are in a batch.
-    each: usize,
-    batch: Box<dyn FnMut() -> Result<Duration, Error>>,
-    /// In ns, for one.
-    samples: Vec<f64>,
-}
-
-impl Row {
-    fn new(each: usize, batch: impl FnMut() -> Result<Duration, Error> + 'static) -> Self {
-        Self {
-            each,
-            batch: Box::new(batch),
-            samples: Vec::new(),
-        }
-    }
-
-    fn sample(&mut self) -> Result<(), Error> {
-        let spent = (self.batch)()?;
-        self.samples
-            .push(spent.as_secs_f64() * 1e9 / self.each as f64);
-        Ok(())
-    }
-}
-
-/// What is measured runs in here, and nothing else does: the counter of instructions knows the
-/// function by its name.
-#[inline(never)]
-fn timed<R>(work: impl FnOnce() -> R) -> (Duration, R) {
-    let start = Instant::now();
-    let result = work();
-    (start.elapsed(), result)
-}
-
-impl Comparison {
-    fn interleave(&mut self, rounds: usize) -> Result<(), Error> {
-        for row in [&mut self.by_hand, &mut self.here] {
-            (row.batch)()?; // Warms up.
-        }
-        for _ in 0..rounds {
-            self.by_hand.sample()?;
-            self.here.sample()?;
-        }
-        Ok(())
-    }
-
-    fn print(&self) {
-        let pairs = self.here.samples.iter().zip(&self.by_hand.samples);
-        let ratio = median(pairs.map(|(here, by_hand)| here / by_hand));
-        let verdict = match self.bar {
-            Some(bar) if ratio <= bar => format!("at most {bar}: met"),
-            Some(bar) => format!("at most {bar}: MISSED"),
-            None => "no bar".into(),
-        };
-        println!(
-            "  {:50} {:9.1} {:9.1} {ratio:7.3}   {verdict}",
-            self.name,
-            median(self.by_hand.samples.iter().copied()),
-            median(self.here.samples.iter().copied()),
-        );
-    }
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<_> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
-}
-
-// Instructions: each row in a process of its own, under callgrind.
-
-const COUNTED: &str = "--row";
-const COUNTED_BATCHES: usize = 4;
-
-fn run_row(comparisons: &mut [Comparison], row: &str) -> Result<(), Error> {
-    let rows = comparisons
-        .iter_mut()
-        .flat_map(|comparison| [&mut comparison.by_hand, &mut comparison.here]);
-    for (number, row_of) in rows.enumerate() {
-        if row == number.to_string() {
-            return (0..COUNTED_BATCHES).try_for_each(|_| (row_of.batch)().map(|_| ()));
-        }
-    }
-    Ok(())
-}
-
-fn print_instructions(comparisons: &[Comparison]) {
-    println!(
-        "\n{:54}{:>8} {:>9}   ratio",
-        "instructions", "by hand", "here"
-    );
-    for (number, comparison) in comparisons.iter().enumerate() {
-        let by_hand = instructions(2 * number, &comparison.by_hand);
-        let here = instructions(2 * number + 1, &comparison.here);
-        let (Some(by_hand), Some(here)) = (by_hand, here) else {
-            println!("  cannot be counted: is valgrind there?");
-            return;
-        };
-        let ratio = here / by_hand;
-        println!(
-            "  {:50} {by_hand:9.1} {here:9.1} {ratio:7.3}",
-            comparison.name
-        );
-    }
-}
-
-fn instructions(number: usize, row: &Row) -> Option<f64> {
-    let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .args(["--collect-atstart=no", "--toggle-collect=window::timed*"])
-        .arg(env::current_exe().ok()?)
-        .args(["--bench", COUNTED, &number.to_string()])
-        .output()
-        .ok()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let (_, collected) = said.split_once("Collected : ")?;
-    let total: f64 = collected.split_whitespace().next()?.parse().ok()?;
-    Some(total / (COUNTED_BATCHES * row.each) as f64)
 }
