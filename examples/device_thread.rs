@@ -14,6 +14,8 @@
 mod data;
 #[path = "digits/network.rs"]
 mod network;
+#[path = "digits/on_host.rs"]
+mod on_host;
 
 use std::collections::BTreeMap;
 use std::error::Error as _;
@@ -30,6 +32,7 @@ use graph_capture::server::{CacheCounts, Cached, GraphCache, PoolCounts, StreamP
 use graph_capture::{CaptureStatus, Download, Error, Host, StreamId};
 
 use network::{Network, forward};
+use on_host::Closures;
 
 type Problem = Box<dyn std::error::Error + Send + Sync>;
 
@@ -77,7 +80,7 @@ struct Summary {
 /// What runs on the device thread: it alone touches these.
 struct Device {
     pool: StreamPool,
-    cache: GraphCache<usize, Network, Download<f32>>,
+    cache: GraphCache<usize, Network<Host>, Download<f32>>,
     weights: Arc<data::Weights>,
     abandoned: Vec<Error>,
 }
@@ -140,7 +143,7 @@ impl Device {
             count,
             |commands| Network::upload(commands, weights, count),
             |commands, network| {
-                forward(commands, network)?;
+                forward(commands, &Closures, network)?;
                 commands.download(network.logits())
             },
         );
@@ -156,9 +159,9 @@ impl Device {
         let (pool, weights) = (&mut self.pool, &self.weights);
         let network = pool.submit(caller, |commands| Network::upload(commands, weights, 1))?;
         pool.prepare(caller)?;
-        pool.submit(caller, |commands| forward(commands, &network))?;
+        pool.submit(caller, |commands| forward(commands, &Closures, &network))?;
         pool.begin(caller)?;
-        pool.submit(caller, |commands| forward(commands, &network))
+        pool.submit(caller, |commands| forward(commands, &Closures, &network))
     }
 }
 
@@ -213,7 +216,7 @@ impl Truth {
         let stream = Host::new().stream()?;
         let network = Network::upload(&stream, weights, images.labels.len())?;
         stream.write(&network.input, &scaled)?;
-        forward(&stream, &network)?;
+        forward(&stream, &Closures, &network)?;
         let logits = stream.read(network.logits())?;
         let predictions = stream.read(&network.predictions)?;
         let right = |(label, digit): &(&u8, &u32)| u32::from(**label) == **digit;

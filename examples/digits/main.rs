@@ -3,15 +3,21 @@
 //!
 //! ```text
 //! cargo run --release --example digits
+//! cargo run --release --features wgpu --example digits -- --backend wgpu
 //! ```
 //!
-//! It runs on the host, so it needs no GPU. Read [`forward`], in `network.rs`, and [`capture`]
-//! first: they are all that a program has to do. The rest tries the graph on 597 images and compares
-//! it, bit by bit and in time, with the eager pass: the same commands issued one by one. On the host
-//! the two take nearly the same time, for there is no driver whose work a graph could save.
+//! It runs on the host, so it needs no GPU, or on wgpu. Read [`forward`], in `network.rs`, and [`capture`]
+//! first: they are all that a program has to do, but for its kernels (`on_host.rs`, `on_wgpu.rs`). The
+//! rest tries the graph on 597 images and compares it, bit by bit and in time, with the eager pass: the
+//! same commands issued one by one; and, where it did not run on the host, with the host's numbers. On
+//! the host the two passes take nearly the same time, for there is no driver whose work a graph could
+//! save.
 
 mod data;
 mod network;
+mod on_host;
+#[cfg(feature = "wgpu")]
+mod on_wgpu;
 
 use std::env;
 use std::ffi::OsString;
@@ -22,10 +28,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use graph_capture::host::Host;
-use graph_capture::{Error, Graph, NoCapture, Stream};
+use graph_capture::{Backend, Error, Graph, GraphMemory, Host, NoCapture, Stream};
 
-use network::{Network, forward};
+use network::{Kernels, Network, forward};
+use on_host::Closures;
 
 /// Images in one pass.
 const BATCH: usize = 32;
@@ -34,17 +40,21 @@ const BATCH: usize = 32;
 /// of its own, so these calls compile in this order only.
 ///
 /// It takes the three steps one by one to time them. Otherwise one call does them all:
-/// `stream.capture(|commands| forward(commands, network))`.
-fn capture(stream: Stream<NoCapture>, network: &Network) -> Result<Captured, Error> {
+/// `stream.capture(|commands| forward(commands, kernels, network))`.
+fn capture<B: Backend>(
+    stream: Stream<NoCapture, B>,
+    kernels: &impl Kernels<B>,
+    network: &Network<B>,
+) -> Result<Captured<B>, Error> {
     let started = Instant::now();
     let stream = stream.prepare()?;
-    forward(&stream, network)?; // runs
+    forward(&stream, kernels, network)?; // runs
     stream.synchronize()?;
     let warm_up = started.elapsed();
 
     let started = Instant::now();
     let stream = stream.begin()?;
-    forward(&stream, network)?; // is recorded, and does not run
+    forward(&stream, kernels, network)?; // is recorded, and does not run
     let (stream, graph) = stream.end()?;
     let recording = started.elapsed();
 
@@ -56,9 +66,9 @@ fn capture(stream: Stream<NoCapture>, network: &Network) -> Result<Captured, Err
     })
 }
 
-struct Captured {
-    stream: Stream<NoCapture>,
-    graph: Graph,
+struct Captured<B: Backend> {
+    stream: Stream<NoCapture, B>,
+    graph: Graph<B>,
     warm_up: Duration,
     recording: Duration,
 }
@@ -69,28 +79,79 @@ type Problem = Box<dyn std::error::Error>;
 
 fn run(options: &Options) -> Result<Report, Problem> {
     let (weights, images) = data::load(&options.data)?;
+    let on_host = |dot| {
+        let stream = Host::new().stream()?;
+        trial(stream, &Closures, &weights, &images, dot)
+    };
+    let dot = options.dot.as_deref();
+    match options.backend {
+        Choice::Host => on_host(dot).map(|(report, _)| report),
+        #[cfg(feature = "wgpu")]
+        Choice::Wgpu => {
+            let device = graph_capture::Wgpu::request()?;
+            let kernels = on_wgpu::Shaders::compile(&device)?;
+            let (mut report, logits) = trial(device.stream()?, &kernels, &weights, &images, dot)?;
+            let (_, host) = on_host(None)?;
+            report.from_host = Some(largest_difference(&logits, &host)?);
+            Ok(report)
+        }
+    }
+}
 
-    let device = Host::new();
-    let stream = device.stream()?;
-    let network = Network::upload(&stream, &weights, BATCH)?;
-    let mut captured = capture(stream, &network)?;
-    if let Some(file) = &options.dot {
+/// How much logits of another device may differ from the host's, which are between -21 and 18: sums in
+/// another order, and fused products, round otherwise.
+#[cfg(feature = "wgpu")]
+const TOLERANCE: f32 = 1e-4;
+
+#[cfg(feature = "wgpu")]
+fn largest_difference(logits: &[f32], host: &[f32]) -> Result<f32, Problem> {
+    let differences = logits
+        .iter()
+        .zip(host)
+        .map(|(here, host)| (here - host).abs());
+    // NaN is the largest of all.
+    let largest = differences.max_by(f32::total_cmp).unwrap_or(f32::NAN);
+    if logits.len() == host.len() && largest <= TOLERANCE {
+        return Ok(largest);
+    }
+    Err(format!(
+        "a logit differs from the host's by {largest:e}, and at most {TOLERANCE:e} is rounding; please \
+         report this"
+    )
+    .into())
+}
+
+/// Captures the network on one backend, and tries it; gives all logits as well.
+fn trial<B: Backend>(
+    stream: Stream<NoCapture, B>,
+    kernels: &impl Kernels<B>,
+    weights: &data::Weights,
+    images: &data::Images,
+    dot: Option<&Path>,
+) -> Result<(Report, Vec<f32>), Problem> {
+    let network = Network::upload(&stream, weights, BATCH)?;
+    let mut captured = capture(stream, kernels, &network)?;
+    if let Some(file) = dot {
         draw(&captured.graph, file)?;
     }
-
-    let score = classify_all(&mut captured, &network, &images)?;
-    check_score(&score, &weights)?;
-    let passes = time_passes(&mut captured, &network)?;
-    Ok(Report {
+    let (score, logits) = classify_all(&mut captured, kernels, &network, images)?;
+    check_score(&score, weights)?;
+    let passes = time_passes(&mut captured, kernels, &network)?;
+    let report = Report {
         score,
         passes,
         right_as_trained: weights.right,
-        captured,
-    })
+        warm_up: captured.warm_up,
+        recording: captured.recording,
+        commands: captured.graph.len(),
+        memory: captured.graph.memory(),
+        from_host: None,
+    };
+    Ok((report, logits))
 }
 
 /// Writes the graph as Graphviz draws it.
-fn draw(graph: &Graph, file: &Path) -> Result<(), Problem> {
+fn draw<B: Backend>(graph: &Graph<B>, file: &Path) -> Result<(), Problem> {
     fs::write(file, graph.to_dot()).map_err(|error| {
         format!(
             "{}: cannot be written: {error}; name another with --dot FILE",
@@ -107,12 +168,14 @@ struct Score {
     compared: usize,
 }
 
-/// Classifies all images by replays, and again by eager passes.
-fn classify_all(
-    captured: &mut Captured,
-    network: &Network,
+/// Classifies all images by replays, and again by eager passes. Gives the logits too.
+fn classify_all<B: Backend>(
+    captured: &mut Captured<B>,
+    kernels: &impl Kernels<B>,
+    network: &Network<B>,
     images: &data::Images,
-) -> Result<Score, Problem> {
+) -> Result<(Score, Vec<f32>), Problem> {
+    let mut logits = Vec::new();
     let (stream, graph) = (&captured.stream, &mut captured.graph);
     let mut score = Score {
         images: images.labels.len(),
@@ -123,16 +186,19 @@ fn classify_all(
     for (pixels, labels) in batches.zip(images.labels.chunks(BATCH)) {
         let input = scaled(pixels, network.input.len());
         let replayed = classify(stream, network, &input, || graph.replay(stream))?;
-        let eager = classify(stream, network, &input, || forward(stream, network))?;
+        let eager = classify(stream, network, &input, || {
+            forward(stream, kernels, network)
+        })?;
         check_equal(&replayed, &eager)?;
 
         score.compared += replayed.logits.len();
+        logits.extend_from_slice(&replayed.logits);
         // The labels end where the padding of the last batch begins.
         score.right += (labels.iter().zip(&replayed.predictions))
             .filter(|&(&label, &prediction)| u32::from(label) == prediction)
             .count();
     }
-    Ok(score)
+    Ok((score, logits))
 }
 
 /// Pixels as the network was trained on, from 0 to 1, with blank images up to `len`.
@@ -151,9 +217,9 @@ struct Answer {
 }
 
 /// Puts `input` through the network by `pass`, replayed or eager.
-fn classify(
-    stream: &Stream<NoCapture>,
-    network: &Network,
+fn classify<B: Backend>(
+    stream: &Stream<NoCapture, B>,
+    network: &Network<B>,
     input: &[f32],
     pass: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Answer, Error> {
@@ -213,7 +279,11 @@ struct Passes {
 
 /// Median times of the eager and the replayed pass. The two take turns, so that whatever else
 /// the machine does slows both.
-fn time_passes(captured: &mut Captured, network: &Network) -> Result<Passes, Error> {
+fn time_passes<B: Backend>(
+    captured: &mut Captured<B>,
+    kernels: &impl Kernels<B>,
+    network: &Network<B>,
+) -> Result<Passes, Error> {
     const MOST: usize = 4_000;
     const LONGEST: Duration = Duration::from_secs(1);
 
@@ -221,7 +291,7 @@ fn time_passes(captured: &mut Captured, network: &Network) -> Result<Passes, Err
     let (mut eager, mut replayed) = (Vec::with_capacity(MOST), Vec::with_capacity(MOST));
     let started = Instant::now();
     while eager.len() < MOST && (eager.is_empty() || started.elapsed() < LONGEST) {
-        eager.push(time_pass(stream, || forward(stream, network))?);
+        eager.push(time_pass(stream, || forward(stream, kernels, network))?);
         replayed.push(time_pass(stream, || graph.replay(stream))?);
     }
     Ok(Passes {
@@ -231,8 +301,8 @@ fn time_passes(captured: &mut Captured, network: &Network) -> Result<Passes, Err
     })
 }
 
-fn time_pass(
-    stream: &Stream<NoCapture>,
+fn time_pass<B: Backend>(
+    stream: &Stream<NoCapture, B>,
     pass: impl FnOnce() -> Result<(), Error>,
 ) -> Result<Duration, Error> {
     let started = Instant::now();
@@ -252,16 +322,20 @@ struct Report {
     score: Score,
     passes: Passes,
     right_as_trained: usize,
-    captured: Captured,
+    warm_up: Duration,
+    recording: Duration,
+    commands: usize,
+    memory: GraphMemory,
+    /// The largest difference of a logit from the host's, where it ran elsewhere.
+    from_host: Option<f32>,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (score, passes, captured) = (&self.score, &self.passes, &self.captured);
+        let (score, passes, memory) = (&self.score, &self.passes, &self.memory);
         let (right, images) = (score.right, score.images);
         let percent = 100.0 * right as f64 / images as f64;
         let ratio = passes.eager.as_secs_f64() / passes.replayed.as_secs_f64();
-        let memory = captured.graph.memory();
         let microseconds = |time: Duration| format!("{:.1}", 1e6 * time.as_secs_f64());
         let median = format!("µs, median of {}", passes.count);
 
@@ -275,9 +349,9 @@ impl fmt::Display for Report {
             &format!("{right}/{images}"),
             &format!("{percent:.2} % (as trained: {})", self.right_as_trained),
         )?;
-        row("commands in a pass", &captured.graph.len(), "")?;
-        row("warm-up", &microseconds(captured.warm_up), "µs, once")?;
-        row("recording", &microseconds(captured.recording), "µs, once")?;
+        row("commands in a pass", &self.commands, "")?;
+        row("warm-up", &microseconds(self.warm_up), "µs, once")?;
+        row("recording", &microseconds(self.recording), "µs, once")?;
         row("eager pass", &microseconds(passes.eager), &median)?;
         row("replayed pass", &microseconds(passes.replayed), &median)?;
         row("eager / replayed", &format!("{ratio:.2}"), "")?;
@@ -290,30 +364,64 @@ impl fmt::Display for Report {
             "replayed = eager",
             &"yes",
             &format!("bit for bit, all {} logits", score.compared),
-        )
+        )?;
+        match self.from_host {
+            Some(largest) => row(
+                "off the host's",
+                &format!("{largest:.1e}"),
+                "at most, any logit",
+            ),
+            None => Ok(()),
+        }
     }
 }
 
 // The command line.
 
-const USAGE: &str = "usage: digits [--data DIR] [--dot FILE] [--help]";
+const USAGE: &str = "usage: digits [--backend NAME] [--data DIR] [--dot FILE] [--help]";
 const DATA: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/digits");
 
 struct Options {
+    backend: Choice,
     data: PathBuf,
     dot: Option<PathBuf>,
     help: bool,
 }
 
+/// What it runs on.
+enum Choice {
+    Host,
+    #[cfg(feature = "wgpu")]
+    Wgpu,
+}
+
+impl Choice {
+    fn parse(name: &str) -> Result<Self, String> {
+        match name {
+            "host" => Ok(Self::Host),
+            #[cfg(feature = "wgpu")]
+            "wgpu" => Ok(Self::Wgpu),
+            #[cfg(not(feature = "wgpu"))]
+            "wgpu" => Err("built without wgpu: run it with `--features wgpu`".into()),
+            other => Err(format!("unknown backend {other:?}: host or wgpu")),
+        }
+    }
+}
+
 impl Options {
     fn parse(mut arguments: impl Iterator<Item = OsString>) -> Result<Self, String> {
         let mut options = Self {
+            backend: Choice::Host,
             data: Path::new(DATA).into(),
             dot: None,
             help: false,
         };
         while let Some(argument) = arguments.next() {
             match argument.to_str() {
+                Some("--backend") => {
+                    let name = arguments.next().ok_or("--backend needs a name")?;
+                    options.backend = Choice::parse(&name.to_string_lossy())?;
+                }
                 Some("--data") => {
                     let folder = arguments.next().ok_or("--data needs a folder")?;
                     options.data = folder.into();
@@ -339,9 +447,10 @@ fn main() -> ExitCode {
         return print(&format!(
             "{USAGE}\n\n\
              Captures the forward pass of a small network once, and replays it on handwritten digits.\n\n  \
-             --data DIR  the folder of weights.bin and images.bin (default: {DATA})\n  \
-             --dot FILE  draws the graph into FILE, for Graphviz: dot -Tpng FILE -o graph.png\n  \
-             --help      this text\n"
+             --backend NAME  host (default), or wgpu where it is built in\n  \
+             --data DIR      the folder of weights.bin and images.bin (default: {DATA})\n  \
+             --dot FILE      draws the graph into FILE, for Graphviz: dot -Tpng FILE -o graph.png\n  \
+             --help          this text\n"
         ));
     }
     match run(&options) {
