@@ -24,9 +24,10 @@ pub fn forward<B: Backend>(
     kernels.argmax(commands, network.digits, x, &network.predictions)
 }
 
-/// The kernels of the network on one backend: a launch each.
+/// The kernels of the network on one backend: a launch each, which errors place where it is called.
 pub trait Kernels<B: Backend> {
     /// `layer.result = x * layer.weights`, for each image of the batch.
+    #[track_caller]
     fn product(
         &self,
         commands: &Commands<B>,
@@ -35,6 +36,7 @@ pub trait Kernels<B: Backend> {
     ) -> Result<(), Error>;
 
     /// Adds `bias` to each image's part of `y`.
+    #[track_caller]
     fn bias(
         &self,
         commands: &Commands<B>,
@@ -43,9 +45,11 @@ pub trait Kernels<B: Backend> {
     ) -> Result<(), Error>;
 
     /// `y = max(y, 0)`.
+    #[track_caller]
     fn relu(&self, commands: &Commands<B>, y: &Buffer<f32, B>) -> Result<(), Error>;
 
     /// The digit of the largest logit of each image, the first one if several are equal.
+    #[track_caller]
     fn argmax(
         &self,
         commands: &Commands<B>,

@@ -45,13 +45,15 @@ impl Wgpu {
     /// the latter's call on to [`note_lost`](Self::note_lost).
     #[must_use]
     pub fn adopt(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Self {
+        // Dropped after the lock is left: one of them may be the last handle of its device (M14).
+        let known: Vec<_>;
         let mut devices = lock(&DEVICES);
         devices.retain(|known| known.strong_count() > 0);
-        let known = devices.iter().filter_map(Weak::upgrade);
-        for shared in known {
-            if is_same_device(&shared.core.device, &device) {
-                return Self { shared };
-            }
+        known = devices.iter().filter_map(Weak::upgrade).collect();
+        let mut known = known.iter();
+        if let Some(shared) = known.find(|known| is_same_device(&known.core.device, &device)) {
+            let shared = Arc::clone(shared);
+            return Self { shared };
         }
         let shared = Arc::new(Shared {
             captures: DeviceCaptures::new(),

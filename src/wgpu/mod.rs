@@ -1,4 +1,4 @@
-//! Software graphs on any GPU that [`wgpu`](::wgpu) drives, and on the CPU where its driver is one.
+//! Software graphs on any GPU that [`wgpu`] drives, and on the CPU where its driver is one.
 //!
 //! A recording resolves everything once: pipelines, bind groups, constants. A replay encodes one
 //! command buffer from that, and submits it. Eager commands are submitted one by one, so that what a
@@ -34,7 +34,7 @@
 //!
 //! [`Wgpu::adopt`] takes a device and a queue that the program has, `Buffer::adopt` its buffers, and
 //! [`dispatch_raw`](Commands::dispatch_raw) its pipelines and bind groups. The types are those of the
-//! crate `wgpu`, re-exported here as [`wgpu`](::wgpu): its major version is part of this interface.
+//! crate `wgpu`, re-exported here as [`wgpu`]: its major version is part of this interface.
 //!
 //! # What `wgpu` does not notice
 //!

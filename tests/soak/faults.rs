@@ -8,6 +8,8 @@ mod data;
 #[path = "../../examples/digits/network.rs"]
 #[allow(dead_code)] // Nor what they are compared with.
 mod network;
+#[path = "../../examples/digits/on_host.rs"]
+mod on_host;
 
 use std::path::Path;
 
@@ -16,6 +18,7 @@ use graph_capture::{Download, Error, Graph, NoCapture, Stream, TransitionError};
 
 use crate::suite::{assert_holds_only, assert_idle, told};
 use network::{Network, forward};
+use on_host::Closures;
 
 /// Images in one pass: few, since it runs often.
 const BATCH: usize = 2;
@@ -96,7 +99,7 @@ impl Program {
     fn answer(
         &self,
         stream: &Stream<NoCapture>,
-        network: &Network,
+        network: &Network<Host>,
         graph: &mut Graph,
         copy: &Download<f32>,
     ) -> Result<Vec<u32>, Error> {
@@ -125,8 +128,8 @@ impl Program {
 }
 
 /// What is captured: a pass, its result copied to memory of the window's own, and from there down.
-fn pass(commands: &Commands, network: &Network) -> Result<Download<f32>, Error> {
-    forward(commands, network)?;
+fn pass(commands: &Commands, network: &Network<Host>) -> Result<Download<f32>, Error> {
+    forward(commands, &Closures, network)?;
     let scratch = commands.alloc(network.logits().len())?;
     commands.copy(network.logits(), &scratch)?;
     commands.download(&scratch)
@@ -134,7 +137,7 @@ fn pass(commands: &Commands, network: &Network) -> Result<Download<f32>, Error> 
 
 fn careless(
     stream: Stream<NoCapture>,
-    network: &Network,
+    network: &Network<Host>,
 ) -> Result<(Stream<NoCapture>, Graph, Download<f32>), Refused> {
     let stream = stream.prepare()?;
     let _ = pass(&stream, network);

@@ -11,12 +11,18 @@ mod suite;
 use std::time::Duration;
 
 use graph_capture::wgpu::{Commands, Kernel, Wgpu, wgpu};
-use graph_capture::{Buffer, Error, NodeKind, PhaseName, Stream, read, read_write, write};
+use graph_capture::{
+    Buffer, Error, Graph, NodeKind, PhaseName, Recording, Stream, read, read_write, write,
+};
 
 use lab::{ADD, KERNELS, noop, raw_device};
 use suite::{Bench, Lab, assert_idle, bench, suite, told};
 
 suite!(Wgpu);
+
+static_assertions::assert_impl_all!(Stream<Recording, Wgpu>: Send);
+static_assertions::assert_impl_all!(Graph<Wgpu>: Send);
+static_assertions::assert_impl_all!(Buffer<f32, Wgpu>: Send, Sync);
 
 /// Tests that need an adapter, which say so where there is none.
 macro_rules! on_an_adapter {
