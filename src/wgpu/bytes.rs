@@ -8,7 +8,7 @@ use ::wgpu::{
 use crate::error::Error;
 
 use super::memory::Place;
-use super::program::{Bind, Binds, Draft, Recorded, Region, Workgroups};
+use super::recorded::{Bind, Binds, Draft, Recorded, Region, Workgroups};
 use super::scope::Core;
 
 /// The shader for what a copy of the device cannot do: bytes at any offset, and patterns. It writes

@@ -16,7 +16,7 @@ use crate::record::CaptureStatus;
 use crate::stream::Stream;
 
 use super::memory::Adopted;
-use super::program::Recorded;
+use super::recorded::Recorded;
 use super::scope::{Core, at_once, lock};
 
 /// A device of wgpu. A clone is the same device, and so is the same device adopted twice (rule L13).

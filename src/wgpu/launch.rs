@@ -15,7 +15,7 @@ use super::Commands;
 use super::device::Wgpu;
 use super::kernel::{Binding, Kernel, Parts, Uniform};
 use super::memory::Place;
-use super::program::{Bind, Binds, Draft, Group, Recorded, Region, Source, Workgroups};
+use super::recorded::{Bind, Binds, Draft, Group, Recorded, Region, Source, Workgroups};
 use super::scope::Core;
 use super::transitions::issue;
 

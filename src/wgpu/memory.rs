@@ -10,7 +10,7 @@ use crate::error::{At, Error};
 use crate::memory::{Block, Buffer, Handle, Span, bytes_of_elements};
 
 use super::device::Wgpu;
-use super::program::{Region, Source};
+use super::recorded::{Region, Source};
 use super::scope::{Core, lock};
 
 /// One allocation: a buffer of wgpu, which goes when nothing uses it any more.

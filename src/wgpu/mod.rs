@@ -66,6 +66,7 @@ mod kernel;
 mod launch;
 mod memory;
 mod program;
+mod recorded;
 mod scope;
 mod transitions;
 
@@ -75,7 +76,8 @@ pub use device::{Driver, Wgpu};
 pub use kernel::Kernel;
 pub use launch::{Bound, Groups};
 pub use memory::Memory;
-pub use program::{Program, Recorded};
+pub use program::Program;
+pub use recorded::Recorded;
 pub use transitions::{Fetched, Point, Timeline};
 
 /// The commands of a stream of wgpu.

@@ -1,286 +1,17 @@
-//! What a window records, and what it becomes: a list of steps with every bind group made, encoded
-//! anew for each replay. An eager command is a program of one command.
+//! What a recording becomes: a list of steps with every bind group made, encoded anew for each replay.
 
 use std::ops::Range;
 
 use ::wgpu::{
-    BindGroup, BindGroupLayout, Buffer, BufferDescriptor, BufferUsages, CommandBuffer,
-    CommandEncoder, ComputePass, ComputePipeline,
+    BindGroup, Buffer, BufferDescriptor, BufferUsages, CommandBuffer, CommandEncoder, ComputePass,
+    ComputePipeline,
 };
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 
-use super::device::Given;
-use super::memory::Place;
+use super::recorded::{Binds, Draft, Group, Recorded, Region, Source, Workgroups};
 use super::scope::Core;
-
-/// Whose bytes a step uses.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) enum Source {
-    Buffer(Buffer),
-    /// What the recording keeps: bytes of recorded writes, patterns, values of launches.
-    Constants,
-    /// Memory between two steps of one command. Those of one number share it.
-    Temporary(usize),
-}
-
-/// Bytes that a step uses.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Region {
-    pub(super) of: Source,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-}
-
-/// One step of a recording.
-pub(super) enum Draft {
-    Copy {
-        from: Region,
-        to: Region,
-    },
-    Clear {
-        to: Region,
-    },
-    Dispatch {
-        pipeline: ComputePipeline,
-        binds: Binds,
-        groups: Workgroups,
-    },
-}
-
-/// The bind groups of a launch.
-pub(super) enum Binds {
-    /// To be made.
-    Ours(Box<[Group]>),
-    /// The program's, with their dynamic offsets.
-    Theirs(Box<[(BindGroup, Box<[u32]>)]>),
-}
-
-impl Binds {
-    pub(super) fn one(layout: BindGroupLayout, entries: Box<[Bind]>) -> Self {
-        Self::Ours(
-            [Group {
-                index: 0,
-                layout,
-                entries,
-            }]
-            .into(),
-        )
-    }
-}
-
-/// A bind group to be made. Equal ones are made once.
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct Group {
-    pub(super) index: u32,
-    pub(super) layout: BindGroupLayout,
-    pub(super) entries: Box<[Bind]>,
-}
-
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct Bind {
-    pub(super) binding: u32,
-    pub(super) region: Region,
-}
-
-/// How many workgroups run.
-#[derive(Clone)]
-pub(super) enum Workgroups {
-    Direct([u32; 3]),
-    /// Three numbers at an offset of a buffer, read when it runs.
-    Indirect(Buffer, u64),
-}
-
-/// What a window has recorded.
-#[derive(Default)]
-pub struct Recorded {
-    drafts: Vec<Draft>,
-    /// Where the drafts of each command end.
-    ends: Vec<usize>,
-    constants: Vec<u8>,
-    /// Where values of launches are among the constants.
-    uniforms: FxHashMap<Box<[u8]>, u64>,
-    /// The sizes of the temporaries.
-    temporaries: Vec<u64>,
-}
-
-impl Recorded {
-    /// Takes a command in.
-    ///
-    /// # Errors
-    /// What `draft` refuses.
-    pub(super) fn command(
-        &mut self,
-        draft: impl FnOnce(&mut Self) -> Result<(), Error>,
-    ) -> Result<(), Error> {
-        draft(self)?;
-        self.ends.push(self.drafts.len());
-        Ok(())
-    }
-
-    pub(super) fn push(&mut self, draft: Draft) {
-        self.drafts.push(draft);
-    }
-
-    /// Keeps bytes of the host.
-    pub(super) fn constant(&mut self, bytes: &[u8]) -> Region {
-        // Room to copy whole words, and to bind what lies there.
-        self.constants
-            .resize(self.constants.len().next_multiple_of(16), 0);
-        let offset = self.constants.len() as u64;
-        self.constants.extend_from_slice(bytes);
-        Region {
-            of: Source::Constants,
-            offset,
-            bytes: bytes.len() as u64,
-        }
-    }
-
-    /// Keeps a value that launches are given. Equal ones are kept once.
-    pub(super) fn uniform(&mut self, core: &Core, bytes: &[u8]) -> Region {
-        let of = |offset| Region {
-            of: Source::Constants,
-            offset,
-            bytes: bytes.len() as u64,
-        };
-        if let Some(&offset) = self.uniforms.get(bytes) {
-            return of(offset);
-        }
-        let alignment = core.limits.min_uniform_buffer_offset_alignment.max(16) as usize;
-        self.constants
-            .resize(self.constants.len().next_multiple_of(alignment), 0);
-        let region = self.constant(bytes);
-        self.uniforms.insert(bytes.into(), region.offset);
-        region
-    }
-
-    /// Memory between the steps of one command: those of different numbers are different memory.
-    pub(super) fn temporary(&mut self, number: usize, bytes: u64) -> Place {
-        if self.temporaries.len() <= number {
-            self.temporaries.resize(number + 1, 0);
-        }
-        let bytes_all = bytes.next_multiple_of(16);
-        if let Some(size) = self.temporaries.get_mut(number) {
-            *size = bytes_all.max(*size);
-        }
-        Place {
-            region: Region {
-                of: Source::Temporary(number),
-                offset: 0,
-                bytes,
-            },
-            may_round_up: true,
-        }
-    }
-
-    /// Makes it executable, and has wgpu check all of it: wgpu tells what is wrong with recorded
-    /// commands only when an encoder is finished.
-    ///
-    /// # Errors
-    /// [`Error::RefusedAtSeal`] with the first bad command, or the driver's refusal.
-    pub(super) fn seal(self, core: &Core) -> Result<Program, Error> {
-        let sealed = core.scoped("end", || {
-            let program = self.resolve(core)?;
-            drop(program.encode(core));
-            Ok(program)
-        });
-        let sealed = sealed.flatten();
-        // A lost device finds nothing wrong.
-        core.probe()?;
-        sealed.map_err(|refused| match refused {
-            lost @ Error::DeviceLost { .. } => lost,
-            refused => self.first_refused(core).unwrap_or(refused),
-        })
-    }
-
-    /// Which command is at fault: encoded one by one, since only an error pays for it.
-    fn first_refused(&self, core: &Core) -> Option<Error> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins
-            .zip(&self.ends)
-            .enumerate()
-            .find_map(|(index, (begin, &end))| {
-                let alone = core.scoped("end", || {
-                    let program = self.resolve_range(core, begin..end)?;
-                    drop(program.encode(core));
-                    Ok(())
-                });
-                let refused = alone.flatten().err()?;
-                Some(Error::refused_at_seal(index, refused))
-            })
-    }
-
-    /// Runs a command that was just taken in.
-    pub(super) fn run(self, given: &Given, call: &'static str) -> Result<(), Error> {
-        let core = &*given.core;
-        given
-            .submit(call, || Ok(Some(self.resolve(core)?.encode(core))))
-            .map(drop)
-    }
-
-    fn resolve(&self, core: &Core) -> Result<Program, Error> {
-        self.resolve_range(core, 0..self.drafts.len())
-    }
-
-    /// Makes buffers for constants and temporaries, and all bind groups. To be called in a scope.
-    #[expect(
-        clippy::mutable_key_type,
-        reason = "handles of wgpu hash and compare by what they name"
-    )]
-    fn resolve_range(&self, core: &Core, range: Range<usize>) -> Result<Program, Error> {
-        let maker = Maker {
-            core,
-            constants: constants(core, &self.constants)?,
-            temporaries: temporaries(core, &self.temporaries)?,
-        };
-        let mut program = Program::default();
-        let mut groups = FxHashMap::default();
-        let mut set = Set::default();
-        for draft in self.drafts.get(range).unwrap_or_default() {
-            match draft {
-                Draft::Copy { from, to } => {
-                    if let (Some(source), Some(target)) =
-                        (maker.buffer(&from.of), maker.buffer(&to.of))
-                    {
-                        program.push(Step::Copy {
-                            from: (source.clone(), from.offset),
-                            to: (target.clone(), to.offset),
-                            bytes: to.bytes,
-                        });
-                    }
-                }
-                Draft::Clear { to } => {
-                    if let Some(target) = maker.buffer(&to.of) {
-                        program.push(Step::Clear {
-                            to: target.clone(),
-                            range: to.offset..to.offset + to.bytes,
-                        });
-                    }
-                }
-                Draft::Dispatch {
-                    pipeline,
-                    binds,
-                    groups: workgroups,
-                } => {
-                    let binds = match binds {
-                        Binds::Theirs(theirs) => (0..).zip(theirs.iter().cloned()).collect(),
-                        Binds::Ours(ours) => {
-                            let made = ours.iter().map(|group| {
-                                let made =
-                                    groups.entry(group).or_insert_with(|| maker.group(group));
-                                (group.index, (made.clone(), Box::default()))
-                            });
-                            made.collect()
-                        }
-                    };
-                    program.dispatch(&mut set, pipeline, binds, workgroups.clone());
-                }
-            }
-        }
-        Ok(program)
-    }
-}
 
 /// What regions name, once it is made.
 struct Maker<'a> {
@@ -408,6 +139,68 @@ struct Set {
 }
 
 impl Program {
+    /// Makes buffers for constants and temporaries, and all bind groups. To be called in a scope.
+    #[expect(
+        clippy::mutable_key_type,
+        reason = "handles of wgpu hash and compare by what they name"
+    )]
+    pub(super) fn resolve(
+        recorded: &Recorded,
+        range: Range<usize>,
+        core: &Core,
+    ) -> Result<Self, Error> {
+        let maker = Maker {
+            core,
+            constants: constants(core, &recorded.constants)?,
+            temporaries: temporaries(core, &recorded.temporaries)?,
+        };
+        let mut program = Self::default();
+        let mut groups = FxHashMap::default();
+        let mut set = Set::default();
+        for draft in recorded.drafts.get(range).unwrap_or_default() {
+            match draft {
+                Draft::Copy { from, to } => {
+                    if let (Some(source), Some(target)) =
+                        (maker.buffer(&from.of), maker.buffer(&to.of))
+                    {
+                        program.push(Step::Copy {
+                            from: (source.clone(), from.offset),
+                            to: (target.clone(), to.offset),
+                            bytes: to.bytes,
+                        });
+                    }
+                }
+                Draft::Clear { to } => {
+                    if let Some(target) = maker.buffer(&to.of) {
+                        program.push(Step::Clear {
+                            to: target.clone(),
+                            range: to.offset..to.offset + to.bytes,
+                        });
+                    }
+                }
+                Draft::Dispatch {
+                    pipeline,
+                    binds,
+                    groups: workgroups,
+                } => {
+                    let binds = match binds {
+                        Binds::Theirs(theirs) => (0..).zip(theirs.iter().cloned()).collect(),
+                        Binds::Ours(ours) => {
+                            let made = ours.iter().map(|group| {
+                                let made =
+                                    groups.entry(group).or_insert_with(|| maker.group(group));
+                                (group.index, (made.clone(), Box::default()))
+                            });
+                            made.collect()
+                        }
+                    };
+                    program.dispatch(&mut set, pipeline, binds, workgroups.clone());
+                }
+            }
+        }
+        Ok(program)
+    }
+
     fn push(&mut self, step: Step) {
         let here = self.steps.len();
         let launches = matches!(step, Step::Dispatch { .. });

@@ -15,7 +15,8 @@ use crate::memory::Span;
 
 use super::device::{Driver, Given, Wgpu};
 use super::memory::{Memory, Place};
-use super::program::{Program, Recorded};
+use super::program::Program;
+use super::recorded::Recorded;
 use super::scope::Core;
 
 /// What one stream has given to the device's queue.

@@ -295,6 +295,55 @@ on_an_adapter! {
         drop(noise);
     }
 
+    /// wgpu's waits disturb each other across threads; ours do not.
+    fn threads_that_wait_and_look_at_once_are_all_answered() {
+        let device = Wgpu::device();
+        std::thread::scope(|scope| {
+            for thread in 0..4u8 {
+                let device = &device;
+                scope.spawn(move || {
+                    let Bench { stream, x, y, .. } = bench_on(device);
+                    let (stream, mut graph, out) = stream
+                        .capture(|c| {
+                            Wgpu::add(c, &x, &y, 1.0)?;
+                            c.download(&y)
+                        })
+                        .unwrap();
+                    for round in 0..25u8 {
+                        let (x0, thread) = (f32::from(round), f32::from(thread));
+                        stream.write(&x, &[x0, thread]).unwrap();
+                        graph.replay(&stream).unwrap();
+                        let completion = stream.completion().unwrap();
+                        while !completion.is_done().unwrap() {
+                            let _ = completion.wait(Duration::from_micros(30)).unwrap();
+                        }
+                        let seen = graph.read(&out, &stream).unwrap();
+                        assert_eq!(seen, [x0 + 1.0, thread + 1.0]);
+                    }
+                });
+            }
+        });
+    }
+
+    /// wgpu runs the program's callbacks inside our calls. They may use the device, with another stream.
+    fn a_callback_of_the_programs_may_use_the_device() {
+        let device = Wgpu::device();
+        let Bench { stream, x, y, .. } = bench_on(&device);
+        let other = device.stream().unwrap();
+        let into = y.clone();
+        Wgpu::add(&stream, &x, &y, 1.0).unwrap();
+        let called = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let calling = std::sync::Arc::clone(&called);
+        device.raw_queue().on_submitted_work_done(move || {
+            other.fill(&into, 7.0).unwrap();
+            assert_eq!(other.read(&into).unwrap(), [7.0, 7.0]);
+            calling.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        stream.synchronize().unwrap();
+        assert!(called.load(std::sync::atomic::Ordering::Relaxed));
+        assert_eq!(stream.read(&y).unwrap(), [7.0, 7.0]);
+    }
+
     /// M9: one queue, whichever stream and thread.
     fn work_of_two_streams_on_two_threads_is_in_the_order_of_its_calls() {
         let device = Wgpu::device();

@@ -381,6 +381,10 @@ on_an_adapter! {
             let marked: u32 = stream.read(&y).unwrap().iter().sum();
             assert_eq!(marked, count);
         }
+        // Above the limit nothing runs: wgpu looks at the counts too.
+        stream.write(&counts, &[65_536, 1, 1]).unwrap();
+        graph.replay(&stream).unwrap();
+        assert_eq!(stream.read(&y).unwrap(), [0; 4]);
     }
 
     /// Values of launches are the graph's, each its own.
