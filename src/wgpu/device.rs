@@ -39,7 +39,7 @@ static_assertions::assert_impl_all!(Wgpu: Clone, Send, Sync);
 static DEVICES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 impl Wgpu {
-    /// The device of the program, with its queue. Adopted twice, it is one device.
+    /// The device of the program, with its own queue. Adopted twice, it is one device.
     ///
     /// Its handler of uncaptured errors and its callback for a lost device stay the program's; pass
     /// the latter's call on to [`note_lost`](Self::note_lost).
@@ -64,7 +64,9 @@ impl Wgpu {
         Self { shared }
     }
 
-    /// A device of the fastest adapter that there is, with all its limits. That it is lost is noticed.
+    /// A device of the fastest adapter that there is, with all its limits and no optional features:
+    /// for those, [`adopt`](Self::adopt) one of your own. That it is lost is noticed. The variables that
+    /// wgpu reads, such as `WGPU_BACKEND`, choose.
     ///
     /// # Errors
     /// [`Error::Unavailable`].

@@ -1,16 +1,18 @@
 //! What a recording becomes: a list of steps with every bind group made, encoded anew for each replay.
 
+use std::collections::hash_map::Entry;
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use ::wgpu::{
-    BindGroup, Buffer, BufferDescriptor, BufferUsages, CommandBuffer, CommandEncoder, ComputePass,
-    ComputePipeline,
+    BindGroup, BindGroupDescriptor, BindGroupEntry, BindingResource, Buffer, BufferBinding,
+    BufferDescriptor, BufferUsages, CommandBuffer, CommandEncoder, ComputePass, ComputePipeline,
 };
 use rustc_hash::FxHashMap;
 
 use crate::error::Error;
 
-use super::recorded::{Binds, Draft, Group, Recorded, Region, Source, Workgroups};
+use super::recorded::{Bind, Binds, Draft, Group, Recorded, Source, Workgroups};
 use super::scope::Core;
 
 /// What regions name, once it is made.
@@ -21,37 +23,33 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn buffer<'b>(&'b self, of: &'b Source) -> Option<&'b Buffer> {
-        match of {
+    fn buffer<'b>(&'b self, of: &'b Source) -> Result<&'b Buffer, Error> {
+        let buffer = match of {
             Source::Buffer(buffer) => Some(buffer),
             Source::Constants => self.constants.as_ref(),
             Source::Temporary(number) => self.temporaries.get(*number),
-        }
+        };
+        // Whoever drafts a region asks for its memory in the same breath.
+        buffer.ok_or_else(|| Error::driver("end", "a recorded region has no memory"))
     }
 
-    fn group(&self, group: &Group) -> BindGroup {
-        let entries: Vec<_> = group
-            .entries
-            .iter()
-            .filter_map(|bind| {
-                let Region { of, offset, bytes } = &bind.region;
-                Some(::wgpu::BindGroupEntry {
-                    binding: bind.binding,
-                    resource: ::wgpu::BindingResource::Buffer(::wgpu::BufferBinding {
-                        buffer: self.buffer(of)?,
-                        offset: *offset,
-                        size: std::num::NonZeroU64::new(*bytes),
-                    }),
-                })
-            })
-            .collect();
-        self.core
-            .device
-            .create_bind_group(&::wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &group.layout,
-                entries: &entries,
-            })
+    fn group(&self, group: &Group) -> Result<BindGroup, Error> {
+        let mut entries = Vec::with_capacity(group.entries.len());
+        for Bind { binding, region } in &group.entries {
+            entries.push(BindGroupEntry {
+                binding: *binding,
+                resource: BindingResource::Buffer(BufferBinding {
+                    buffer: self.buffer(&region.of)?,
+                    offset: region.offset,
+                    size: NonZeroU64::new(region.bytes),
+                }),
+            });
+        }
+        Ok(self.core.device.create_bind_group(&BindGroupDescriptor {
+            label: None,
+            layout: &group.layout,
+            entries: &entries,
+        }))
     }
 }
 
@@ -159,25 +157,15 @@ impl Program {
         let mut set = Set::default();
         for draft in recorded.drafts.get(range).unwrap_or_default() {
             match draft {
-                Draft::Copy { from, to } => {
-                    if let (Some(source), Some(target)) =
-                        (maker.buffer(&from.of), maker.buffer(&to.of))
-                    {
-                        program.push(Step::Copy {
-                            from: (source.clone(), from.offset),
-                            to: (target.clone(), to.offset),
-                            bytes: to.bytes,
-                        });
-                    }
-                }
-                Draft::Clear { to } => {
-                    if let Some(target) = maker.buffer(&to.of) {
-                        program.push(Step::Clear {
-                            to: target.clone(),
-                            range: to.offset..to.offset + to.bytes,
-                        });
-                    }
-                }
+                Draft::Copy { from, to } => program.push(Step::Copy {
+                    from: (maker.buffer(&from.of)?.clone(), from.offset),
+                    to: (maker.buffer(&to.of)?.clone(), to.offset),
+                    bytes: to.bytes,
+                }),
+                Draft::Clear { to } => program.push(Step::Clear {
+                    to: maker.buffer(&to.of)?.clone(),
+                    range: to.offset..to.offset + to.bytes,
+                }),
                 Draft::Dispatch {
                     pipeline,
                     binds,
@@ -187,11 +175,13 @@ impl Program {
                         Binds::Theirs(theirs) => (0..).zip(theirs.iter().cloned()).collect(),
                         Binds::Ours(ours) => {
                             let made = ours.iter().map(|group| {
-                                let made =
-                                    groups.entry(group).or_insert_with(|| maker.group(group));
-                                (group.index, (made.clone(), Box::default()))
+                                let made = match groups.entry(group) {
+                                    Entry::Occupied(made) => made.into_mut(),
+                                    Entry::Vacant(place) => place.insert(maker.group(group)?),
+                                };
+                                Ok((group.index, (made.clone(), Box::default())))
                             });
-                            made.collect()
+                            made.collect::<Result<_, Error>>()?
                         }
                     };
                     program.dispatch(&mut set, pipeline, binds, workgroups.clone());
