@@ -179,9 +179,12 @@ impl Recorded {
             Repeat::Never => u64::from(u32::MAX),
             Repeat::Whole => from.bytes,
         };
+        // With room for what lies around it in its words, and before the alignment.
+        let bound = core.limits.max_storage_buffer_binding_size;
+        let most = bound.saturating_sub(1 << 10).clamp(THREADS, MOST);
         let mut done = 0;
         while done < to.region.bytes {
-            let bytes = (to.region.bytes - done).min(MOST);
+            let bytes = (to.region.bytes - done).min(most);
             let target = Region {
                 offset: to.region.offset + done,
                 bytes,
@@ -206,8 +209,8 @@ impl Recorded {
             let parameters = self.uniform(core, bytemuck::cast_slice(&words));
             let entry = |binding, region| Bind { binding, region };
             let entries = [entry(0, source), entry(1, target), entry(2, parameters)];
-            let most = u64::from(core.limits.max_compute_workgroups_per_dimension);
-            let groups = (bytes / 4 + 2).div_ceil(THREADS).clamp(1, most);
+            let limit = u64::from(core.limits.max_compute_workgroups_per_dimension);
+            let groups = (bytes / 4 + 2).div_ceil(THREADS).clamp(1, limit);
             self.push(Draft::Dispatch {
                 pipeline: pipeline.clone(),
                 binds: Binds::one(layout.clone(), entries.into()),

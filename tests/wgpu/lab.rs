@@ -61,10 +61,18 @@ fn adapter() -> Option<&'static wgpu::Adapter> {
 
 /// A device and a queue of the program's own.
 pub fn raw_device() -> (wgpu::Device, wgpu::Queue) {
-    let adapter = adapter().expect("is_there was asked");
     // With the limits that every device has: slices must then begin at multiples of 256 bytes, or be
     // met otherwise.
-    at_once(adapter.request_device(&Default::default())).unwrap()
+    raw_device_with(wgpu::Limits::default())
+}
+
+pub fn raw_device_with(required_limits: wgpu::Limits) -> (wgpu::Device, wgpu::Queue) {
+    let adapter = adapter().expect("is_there was asked");
+    let descriptor = wgpu::DeviceDescriptor {
+        required_limits,
+        ..Default::default()
+    };
+    at_once(adapter.request_device(&descriptor)).unwrap()
 }
 
 /// A device that checks all that wgpu checks and runs no shader: it is there on every machine.
