@@ -346,9 +346,7 @@ impl<B: Backend> Commands<B> {
 impl<B: Backend> Commands<B> {
     /// Opens a driver stream of `device`.
     pub(crate) fn open(device: &B) -> Result<Self, Error> {
-        let driver = device.open()?;
-        let timeline = B::timeline(&driver);
-        Ok(Self::over(device, Ok(driver), Ok(timeline)))
+        Ok(Self::over(device, device.open()?))
     }
 
     /// Commands of no driver stream, since none could be opened.
@@ -356,10 +354,16 @@ impl<B: Backend> Commands<B> {
         let lost = Error::StreamLost {
             cause: Arc::new(why.clone()),
         };
-        Self::over(device, Err(lost.clone()), Err(lost))
+        Self::with(device, Err(lost.clone()), Err(lost))
     }
 
-    fn over(
+    /// The commands of a driver stream of `device`.
+    pub(crate) fn over(device: &B, driver: B::Driver) -> Self {
+        let timeline = B::timeline(&driver);
+        Self::with(device, Ok(driver), Ok(timeline))
+    }
+
+    fn with(
         device: &B,
         driver: Result<B::Driver, Error>,
         timeline: Result<B::Timeline, Error>,

@@ -284,6 +284,13 @@ pub enum Error {
         at: Option<At>,
     },
 
+    /// A driver stream of the caller's that cannot be captured as it is.
+    #[error("adopt_stream: {why}")]
+    BadStream {
+        /// Why not, and what to do.
+        why: Arc<str>,
+    },
+
     /// `trim` while a stream of the device records. Rule M5.
     #[error(
         "trim: a stream of this device records, and memory goes back only when no window is open; trim after it"

@@ -147,8 +147,9 @@ impl<B: Backend> Graph<B> {
             touched,
             ..
         } = &mut *self.parts;
+        let flights = &mut self.flights;
         let mark = |error: &Error| mark_written(touched, at, error);
-        let here = noting(mark, || {
+        let replayed = noting(mark, || {
             touched
                 .iter()
                 .filter(|touched| touched.input)
@@ -159,14 +160,16 @@ impl<B: Backend> Graph<B> {
                     .map(|touched| (touched.memory.block().page(), touched.written));
                 let submit = || stream.transition(|t| B::replay(executable, t));
                 let (done, here) = stream.in_order(pages, submit);
-                done.map(|()| here)
+                // Also where it failed: a driver may say so of a replay that it has started.
+                flights.retain(|flight| !flight.is_same_line(&here));
+                flights.push(here);
+                done
             })
-        })?;
+        });
+        replayed?;
         for touched in touched.iter().filter(|touched| touched.written_whole) {
             touched.memory.block().mark.clear();
         }
-        self.flights.retain(|flight| !flight.is_same_line(&here));
-        self.flights.push(here);
         Ok(())
     }
 

@@ -114,6 +114,8 @@ pub mod backend;
 mod captures;
 mod commands;
 mod completion;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 mod download;
 mod error;
 mod graph;
@@ -139,6 +141,8 @@ pub use access::{read, read_write, write};
 pub use backend::Backend;
 pub use commands::Commands;
 pub use completion::Completion;
+#[cfg(feature = "cuda")]
+pub use cuda::Cuda;
 pub use download::Download;
 pub use error::{At, Error, TransitionError};
 pub use graph::{Graph, GraphMemory};

@@ -90,6 +90,14 @@ impl<B: Backend> Stream<NoCapture, B> {
             data: Box::new(Commands::open(device)?),
         })
     }
+
+    /// A stream over a driver stream that is there.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn over(device: &B, driver: B::Driver) -> Self {
+        Self {
+            data: Box::new(Commands::over(device, driver)),
+        }
+    }
 }
 
 impl<P: Phase, B: Backend> Stream<P, B> {

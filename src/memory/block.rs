@@ -49,7 +49,7 @@ impl<B: Backend> Block<B> {
     }
 
     /// Memory of the caller's, which counts as allocated as long as it is a block.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
     pub(crate) fn adopt(memory: B::Memory, bytes: usize, pool: &Arc<Pool<B>>) -> Arc<Self> {
         pool.count_adopted(bytes);
         let page = Page::adopt(memory, bytes);

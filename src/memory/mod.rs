@@ -20,6 +20,8 @@ pub(crate) use buffer::bytes_of_elements;
 pub(crate) use lease::Lease;
 pub(crate) use mark::Cause;
 pub(crate) use page::Page;
+#[cfg(feature = "cuda")]
+pub(crate) use page::page_bytes;
 pub(crate) use pool::Pool;
 pub(crate) use primed::Primed;
 pub(crate) use returns::Returns;

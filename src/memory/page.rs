@@ -27,7 +27,7 @@ impl<B: Backend> Page<B> {
     }
 
     /// Memory of the caller's.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
     pub(crate) fn adopt(memory: B::Memory, bytes: usize) -> Self {
         Self {
             memory,

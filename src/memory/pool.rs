@@ -215,7 +215,7 @@ impl<B: Backend> Pool<B> {
     }
 
     /// Memory of the caller's counts as the device's, as long as it is used here.
-    #[cfg(feature = "wgpu")]
+    #[cfg(any(feature = "wgpu", feature = "cuda"))]
     pub(crate) fn count_adopted(&self, bytes: usize) {
         add(&self.figures.pages, bytes);
     }
