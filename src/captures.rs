@@ -54,9 +54,16 @@ impl<B: Backend> Flight<B> {
         Self { place, point }
     }
 
-    fn is_done(&self) -> bool {
+    fn is_done(&mut self) -> bool {
+        if self.place.line.is_done(self.place.at) {
+            return true;
+        }
+        if self.point.is_none() {
+            // It could not be marked before. A later point will do.
+            self.point = self.place.line.mark().ok();
+        }
         let is_reached = |point: &Arc<B::Point>| B::is_reached(point).unwrap_or(false);
-        self.place.line.is_done(self.place.at) || self.point.as_ref().is_some_and(is_reached)
+        self.point.as_ref().is_some_and(is_reached)
     }
 }
 
@@ -68,8 +75,8 @@ impl<B: Backend> Departed<B> {
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.flights.iter().all(Flight::is_done)
+    fn is_done(&mut self) -> bool {
+        self.flights.iter_mut().all(Flight::is_done)
     }
 }
 
@@ -154,7 +161,7 @@ impl<B: Backend> DeviceCaptures<B> {
     }
 
     /// Keeps what is left of a graph until it is done.
-    pub(crate) fn depart(&self, graph: Departed<B>) {
+    pub(crate) fn depart(&self, mut graph: Departed<B>) {
         if !graph.is_done() {
             self.departed().push(graph);
         }

@@ -132,31 +132,21 @@ impl Context {
     /// Runs calls that CUDA calls potentially unsafe: on a thread, or beside one, that captures, they
     /// would be refused and break the capture. They touch nothing that is captured.
     pub(super) fn apart<R>(&self, run: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-        struct Back(CUstreamCaptureMode);
-        impl Drop for Back {
-            fn drop(&mut self) {
-                // It has nothing to fail at, and nobody could be told. Where it failed without effect,
-                // the mode is still in the variable.
-                let mut mode = self.0;
-                if exchange(&mut mode).is_err() && mode == self.0 {
-                    let _ = exchange(&mut mode);
-                }
-            }
-        }
-        const APART: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
-        let mut mode = APART;
-        let exchanged = exchange(&mut mode);
-        let _back = (exchanged.is_ok() || mode != APART).then(|| Back(mode));
+        let (exchanged, _back) = set_apart();
         exchanged?;
         run()
     }
 
-    /// As [`apart`](Self::apart), with the context current: for whatever thread drops something.
-    pub(super) fn destroy(&self, loss: Loss, run: impl FnOnce() -> Result<(), Error>) {
-        let destroyed = self.bind().and_then(|()| self.apart(run));
-        if destroyed.is_err() {
-            self.lose(loss);
-        }
+    /// Destroys something, on whatever thread it is dropped, and counts it if that failed.
+    pub(super) fn destroy(
+        &self,
+        loss: Loss,
+        run: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
+        // The call may succeed where what prepares it fails.
+        let _ = self.bind();
+        let (_, _back) = set_apart();
+        run().inspect_err(|_| self.lose(loss))
     }
 
     pub(super) fn lose(&self, loss: Loss) {
@@ -200,6 +190,28 @@ impl Drop for Context {
         let shelf = std::mem::take(&mut self.shelf);
         for block in shelf.into_blocks() {
             block.free(self);
+        }
+    }
+}
+
+/// Exchanges the capture mode of the thread for one that forbids nothing, and back when it is dropped.
+fn set_apart() -> (Result<(), Error>, Option<Back>) {
+    const APART: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
+    let mut mode = APART;
+    let exchanged = exchange(&mut mode);
+    let changed = exchanged.is_ok() || mode != APART;
+    (exchanged, changed.then_some(Back(mode)))
+}
+
+struct Back(CUstreamCaptureMode);
+
+impl Drop for Back {
+    fn drop(&mut self) {
+        // It has nothing to fail at, and nobody could be told. Where it failed without effect, the mode is
+        // still in the variable.
+        let mut mode = self.0;
+        if exchange(&mut mode).is_err() && mode == self.0 {
+            let _ = exchange(&mut mode);
         }
     }
 }

@@ -64,14 +64,11 @@ impl Memory {
             context,
             adopted,
         } = self;
-        let freed = match adopted {
-            None => context
-                .bind()
-                .and_then(|()| context.apart(|| free(address))),
-            // `cudarc` frees it on the stream that it came from, and does not say whether it could.
-            Some(slice) => context.apart(|| context.overheard("free", || drop(slice))),
-        };
-        freed.inspect_err(|_| context.lose(Loss::Allocation))
+        context.destroy(Loss::Allocation, || match adopted {
+            None => free(address),
+            // `cudarc` frees it on the stream that it came from, and leaves its error in the context.
+            Some(slice) => context.overheard("free", || drop(slice)),
+        })
     }
 }
 

@@ -53,7 +53,7 @@ impl Block {
                 null_mut::<c_void>(),
                 // SAFETY: it writes an address there.
                 |address| unsafe { sys::cuMemHostAlloc(address, size, 0) },
-                |address| drop(free(context, address)),
+                |address| drop(free(address)),
             )
         })?;
         context.shelf.pinned.fetch_add(size, Ordering::Relaxed);
@@ -89,17 +89,10 @@ impl Block {
     }
 
     pub(super) fn free(self, context: &Context) {
-        let freed = context
-            .bind()
-            .and_then(|()| free(context, self.address.cast()));
-        match freed {
-            Ok(()) => {
-                context
-                    .shelf
-                    .pinned
-                    .fetch_sub(self.bytes, Ordering::Relaxed);
-            }
-            Err(_) => context.lose(Loss::Pinned),
+        let freed = context.destroy(Loss::Pinned, || free(self.address.cast()));
+        if freed.is_ok() {
+            let pinned = &context.shelf.pinned;
+            pinned.fetch_sub(self.bytes, Ordering::Relaxed);
         }
     }
 
@@ -110,11 +103,9 @@ impl Block {
     }
 }
 
-fn free(context: &Context, address: *mut c_void) -> Result<(), Error> {
-    context.apart(|| {
-        // SAFETY: `cuMemHostAlloc` gave it, and it is freed once.
-        check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(address) })
-    })
+fn free(address: *mut c_void) -> Result<(), Error> {
+    // SAFETY: `cuMemHostAlloc` gave it, and it is freed once.
+    check("cuMemFreeHost", unsafe { sys::cuMemFreeHost(address) })
 }
 
 /// Blocks that are free.

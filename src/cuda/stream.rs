@@ -144,7 +144,7 @@ impl RawStream {
 impl Drop for RawStream {
     fn drop(&mut self) {
         if self.adopted.is_none() {
-            self.context.destroy(Loss::Stream, || destroy(self.handle));
+            let _counted = self.context.destroy(Loss::Stream, || destroy(self.handle));
         }
     }
 }
@@ -227,7 +227,7 @@ impl Point {
 
 impl Drop for Point {
     fn drop(&mut self) {
-        self.context.destroy(Loss::Event, || {
+        let _counted = self.context.destroy(Loss::Event, || {
             // SAFETY: `cuEventCreate` gave it, and it is destroyed once.
             check("cuEventDestroy_v2", unsafe {
                 sys::cuEventDestroy_v2(self.event)
@@ -387,7 +387,9 @@ impl Drop for Driver {
         }
         let under_way =
             !self.writes.borrow().is_empty() || !self.functions.borrow().known.is_empty();
-        if under_way && self.stream.synchronize().is_err() {
+        // Twice, since an error may be one of earlier work.
+        let wait = || self.stream.synchronize();
+        if under_way && wait().or_else(|_| wait()).is_err() {
             self.writes.borrow_mut().lose(self.context());
             keep_for_good(self.functions.take());
         }

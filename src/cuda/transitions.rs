@@ -55,7 +55,7 @@ impl Drop for Captured {
         if self.graph.is_null() {
             return;
         }
-        self.context.destroy(Loss::Graph, || {
+        let _counted = self.context.destroy(Loss::Graph, || {
             // SAFETY: the capture gave it, and it is destroyed once.
             check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(self.graph) })
         });
@@ -82,7 +82,8 @@ unsafe impl Send for Executable {}
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        self.context
+        let _counted = self
+            .context
             .destroy(Loss::Executable, || destroy(self.handle));
     }
 }

@@ -1,6 +1,7 @@
 //! The rules on CUDA, and what only that has. On a simulated driver, unless `GRAPH_CAPTURE_REQUIRE=cuda`.
 
 mod driver;
+mod faults;
 mod lab;
 #[path = "../suite/mod.rs"]
 mod suite;
