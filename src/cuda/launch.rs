@@ -29,11 +29,10 @@ type Values = ArrayVec<u8, { PARAMETERS + 64 }>;
 impl<M: Mode> Commands<M> {
     /// Launches `function`, or records the launch in a window.
     ///
-    /// `arguments` are the kernel's parameters in their order: a tuple of one to twelve of
+    /// `arguments` are the kernel's parameters in their order: a tuple of up to twelve of
     /// [`read`](crate::read), [`write`](crate::write), [`read_write`](crate::read_write), each a pointer
     /// to the memory of its buffer, [`value`], a number or plain struct, and [`read_slice`], a pointer to
-    /// a shared slice; or one of them alone. The graph keeps the memory, and the function's module
-    /// loaded. Values are fixed in it, and one that differs between warm-up and recording is a
+    /// a shared slice. The graph keeps the memory, and the function's module loaded. Values are fixed in it, and one that differs between warm-up and recording is a
     /// difference.
     ///
     /// # Safety
@@ -87,8 +86,7 @@ pub fn read_slice<T: Send + Sync + 'static>(slice: &Arc<CudaSlice<T>>) -> ReadSl
 }
 
 /// What is known of the launch that an argument is of.
-pub struct Launching<'a, M: Mode> {
-    commands: &'a Commands<M>,
+pub struct Launching<'a> {
     driver: &'a Driver,
     at: At,
 }
@@ -104,7 +102,7 @@ mod sealed {
         fn used(&self) -> Option<Use<'_, Cuda<M>>>;
 
         /// The address of its memory.
-        fn locate(&self, launching: &Launching<'_, M>) -> Result<CUdeviceptr, Error>;
+        fn locate(&self, launching: &Launching<'_>) -> Result<CUdeviceptr, Error>;
 
         /// What it adds to the values of the launch.
         fn describe(&self, values: &mut Values) -> Result<(), Full>;
@@ -144,10 +142,10 @@ fn push(values: &mut Values, bytes: &[u8]) -> Result<(), Full> {
 )]
 pub trait Argument<M: Mode>: Sealed<M> {}
 
-/// The parameters of a CUDA kernel: a tuple of one to twelve [`Argument`]s, or one alone.
+/// The parameters of a CUDA kernel: a tuple of up to twelve [`Argument`]s.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a list of parameters of a CUDA kernel in mode `{M}`",
-    label = "expected a tuple of one to twelve parameters",
+    label = "expected a tuple of up to twelve parameters, as `(read(&x),)`",
     note = "parameters are `read(&x)`, `write(&x)`, `read_write(&x)`, `value(n)` and `read_slice(&x)`"
 )]
 pub trait Arguments<M: Mode>: SealedArguments<M> {}
@@ -161,7 +159,7 @@ macro_rules! access {
             }
 
             #[inline]
-            fn locate(&self, _: &Launching<'_, M>) -> Result<CUdeviceptr, Error> {
+            fn locate(&self, _: &Launching<'_>) -> Result<CUdeviceptr, Error> {
                 Ok(address(SealedAccess::used(self).span))
             }
 
@@ -192,7 +190,7 @@ impl<T: Pod, M: Mode> Sealed<M> for Value<T> {
     }
 
     #[inline]
-    fn locate(&self, _: &Launching<'_, M>) -> Result<CUdeviceptr, Error> {
+    fn locate(&self, _: &Launching<'_>) -> Result<CUdeviceptr, Error> {
         Ok(0)
     }
 
@@ -216,7 +214,7 @@ impl<T: Send + Sync + 'static, M: Mode> Sealed<M> for ReadSlice<'_, T> {
         None
     }
 
-    fn locate(&self, launching: &Launching<'_, M>) -> Result<CUdeviceptr, Error> {
+    fn locate(&self, launching: &Launching<'_>) -> Result<CUdeviceptr, Error> {
         let driver = launching.driver;
         let known = driver
             .warm_up
@@ -257,7 +255,7 @@ impl<T: Send + Sync + 'static> ReadSlice<'_, T> {
 
     /// Has the stream wait for what was written to the slice; in a warm-up the host, so that it comes
     /// before any replay on any stream.
-    fn first_seen<M: Mode>(&self, launching: &Launching<'_, M>) -> Result<CUdeviceptr, Error> {
+    fn first_seen(&self, launching: &Launching<'_>) -> Result<CUdeviceptr, Error> {
         let (driver, slice) = (launching.driver, self.0);
         let context = driver.context();
         if slice.context().cu_ctx() != context.cuda().cu_ctx() {
@@ -300,8 +298,8 @@ fn bad_slice(why: &str, at: At) -> Error {
 }
 
 macro_rules! arguments {
-    ($count:literal: $($argument:ident $place:tt),+) => {
-        impl<M: Mode, $($argument: Argument<M>),+> SealedArguments<M> for ($($argument,)+) {
+    ($count:literal: $($argument:ident $place:tt),*) => {
+        impl<M: Mode, $($argument: Argument<M>),*> SealedArguments<M> for ($($argument,)*) {
             #[inline]
             fn launch(
                 &self,
@@ -311,11 +309,12 @@ macro_rules! arguments {
                 config: LaunchConfig,
                 at: At,
             ) -> Result<(), Error> {
+                #[allow(unused_mut, reason = "there may be none")]
                 let mut uses = ArrayVec::<Use<'_, Cuda<M>>, $count>::new();
-                $(uses.extend(self.$place.used());)+
+                $(uses.extend(self.$place.used());)*
                 let mut values = Values::new();
                 let described = start(&mut values, function, config)
-                    $(.and_then(|()| self.$place.describe(&mut values)))+;
+                    $(.and_then(|()| self.$place.describe(&mut values)))*;
                 let command = Command {
                     name,
                     values: &values,
@@ -325,19 +324,21 @@ macro_rules! arguments {
                 commands.issue(&command, check, |course| {
                     commands.submit(&uses, course, |call| {
                         let (driver, recording) = (call.driver(), call.is_recording());
-                        let launching = Launching { commands, driver, at };
-                        let slots = [$(Slot(self.$place.locate(&launching)?)),+];
-                        let mut parameters = [$(self.$place.parameter(&slots[$place])),+];
+                        let _launching = Launching { driver, at };
+                        let _slots: [Slot; $count] = [$(Slot(self.$place.locate(&_launching)?)),*];
+                        let mut parameters: [*mut c_void; $count] =
+                            [$(self.$place.parameter(&_slots[$place])),*];
                         driver.keep(recording, function);
-                        $(self.$place.keep(launching.commands);)+
+                        $(self.$place.keep(commands);)*
                         launch(driver, recording, function, config, &mut parameters)
                     })
                 })
             }
         }
-        impl<M: Mode, $($argument: Argument<M>),+> Arguments<M> for ($($argument,)+) {}
+        impl<M: Mode, $($argument: Argument<M>),*> Arguments<M> for ($($argument,)*) {}
     };
 }
+arguments!(0:);
 arguments!(1: A 0);
 arguments!(2: A 0, B 1);
 arguments!(3: A 0, B 1, C 2);

@@ -1,4 +1,5 @@
 //! Which driver the tests run on: a real one where `GRAPH_CAPTURE_REQUIRE=cuda`, else the simulated one.
+#![allow(dead_code)] // Not every user uses all of it.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -101,12 +102,6 @@ pub fn live(context: &CudaContext) -> Live {
 pub fn queued(context: &CudaContext) -> usize {
     let queued: extern "C" fn(usize) -> usize = control("cuda_sim_queued");
     queued(context.cu_ctx() as usize)
-}
-
-/// Bounds the device memory of a context.
-pub fn limit(context: &CudaContext, bytes: usize) {
-    let limit: extern "C" fn(usize, usize) = control("cuda_sim_limit");
-    limit(context.cu_ctx() as usize, bytes);
 }
 
 /// The calls that `run` makes on this thread.

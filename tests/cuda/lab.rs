@@ -1,4 +1,5 @@
 //! The launches of the rules on CUDA.
+#![allow(dead_code)] // Not every user uses all of it.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};

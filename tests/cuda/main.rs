@@ -1,10 +1,13 @@
 //! The rules on CUDA, and what only that has. On a simulated driver, unless `GRAPH_CAPTURE_REQUIRE=cuda`.
 
+mod adopting;
+mod calls;
 mod driver;
 mod faults;
 mod lab;
 #[path = "../suite/mod.rs"]
 mod suite;
+mod windows;
 
 use graph_capture::cuda::{Cuda, Relaxed};
 use graph_capture::{NoCapture, Prepared, Recording, Stream};

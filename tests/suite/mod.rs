@@ -158,6 +158,7 @@ pub fn told(error: &Error) -> String {
 }
 
 /// One `#[test]` for each rule, on the given backend.
+#[allow(unused_macros)] // As above.
 macro_rules! suite {
     ($lab:ty) => {
         suite! { $lab;
@@ -392,4 +393,5 @@ macro_rules! suite {
         )+
     };
 }
+#[allow(unused_imports)] // As above.
 pub(crate) use suite;

@@ -1,0 +1,570 @@
+//! What the program has already: contexts, streams, slices, and libraries that submit work.
+
+use std::process::Command;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaSlice, CudaStream, PushKernelArg as _};
+use graph_capture::cuda::{Cuda, Relaxed, cudarc, read_slice, value};
+use graph_capture::{Buffer, Error, NoCapture, Stream, read, read_write, write};
+
+use crate::driver;
+use crate::lab::{Kernels, add, config, kernels};
+use crate::suite::{assert_holds_only, told};
+
+struct Adopted {
+    context: Arc<CudaContext>,
+    kernels: Kernels,
+    device: Cuda,
+    stream: Stream<NoCapture, Cuda>,
+    x: Buffer<f32, Cuda>,
+    y: Buffer<f32, Cuda>,
+}
+
+fn adopted() -> Adopted {
+    adopted_in(driver::context())
+}
+
+fn adopted_in(context: Arc<CudaContext>) -> Adopted {
+    let kernels = kernels(&context);
+    let device = Cuda::adopt(context.clone()).unwrap();
+    let stream = device.stream().unwrap();
+    let x = stream.upload(&[1.0, 2.0]).unwrap();
+    let y = stream.alloc(2).unwrap();
+    Adopted {
+        context,
+        kernels,
+        device,
+        stream,
+        x,
+        y,
+    }
+}
+
+/// Captures `work` over a new stream, replays it, and gives what it left in `y`.
+fn replayed(
+    stream: Stream<NoCapture, Cuda>,
+    y: &Buffer<f32, Cuda>,
+    work: impl FnMut(&graph_capture::Commands<Cuda>) -> Result<(), Error>,
+) -> Vec<f32> {
+    let (stream, mut graph, ()) = stream.capture(work).unwrap_or_else(|refused| {
+        panic!("{}", told(refused.error()));
+    });
+    stream.fill(y, 0.0).unwrap();
+    graph.replay(&stream).unwrap();
+    stream.read(y).unwrap()
+}
+
+/// L13: one record and pool a context, however often it is adopted.
+#[test]
+fn a_context_is_one_device_however_often_it_is_adopted() {
+    let Adopted {
+        context,
+        stream,
+        x,
+        y,
+        kernels,
+        ..
+    } = adopted();
+    let again = Cuda::adopt(context.clone()).unwrap();
+    let other = again.stream().unwrap();
+    let stream = stream.prepare().unwrap();
+    assert!(again.status().any_active());
+    add(&other, &kernels, &x, &y, 1.0).unwrap();
+    assert_eq!(other.read(&y).unwrap(), [2.0, 3.0]);
+    drop(stream);
+    assert!(!again.status().any_active());
+
+    let elsewhere = Cuda::adopt(driver::context()).unwrap();
+    let error = add(&elsewhere.stream().unwrap(), &kernels, &x, &y, 1.0).unwrap_err();
+    assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
+}
+
+/// L13: so it has one mode, as long as anything of the device is there.
+#[test]
+fn a_context_is_open_in_one_mode_at_a_time() {
+    let context = driver::context();
+    let device = Cuda::adopt(context.clone()).unwrap();
+    let stream = device.stream().unwrap();
+    drop(device);
+    let refused = Cuda::<Relaxed>::adopt_relaxed(context.clone()).unwrap_err();
+    assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+    drop(stream);
+    assert!(Cuda::adopt_relaxed(context).is_ok());
+}
+
+/// The device of an ordinal is that of its primary context.
+#[test]
+fn an_ordinal_is_its_primary_context() {
+    driver::context();
+    let device = Cuda::new(0).unwrap();
+    assert!(device.context().is_primary());
+    let same = Cuda::adopt(CudaContext::new(0).unwrap()).unwrap();
+    let (stream, other) = (device.stream().unwrap(), same.stream().unwrap());
+    let x = stream.upload(&[5.0f32]).unwrap();
+    assert_eq!(other.read(&x).unwrap(), [5.0]);
+    assert_usable_with_copies(stream);
+    let refused = Cuda::new(1000).unwrap_err();
+    assert!(told(&refused).contains("device 1000"), "{refused}");
+}
+
+/// Captures and replays what needs no kernel.
+fn assert_usable_with_copies(stream: Stream<NoCapture, Cuda>) {
+    let (x, y) = (stream.upload(&[4.0]).unwrap(), stream.alloc(1).unwrap());
+    assert_eq!(replayed(stream, &y, |c| c.copy(&x, &y)), [4.0]);
+}
+
+/// Where there is no device, that is an error, and no panic.
+#[test]
+fn a_driver_without_a_device_is_an_error() {
+    const CHILD: &str = "CUDA_SIM_NO_DEVICE";
+    if driver::skipped() {
+        return;
+    }
+    if std::env::var_os(CHILD).is_some() {
+        let refused = Cuda::new(0).unwrap_err();
+        assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+        assert!(told(&refused).contains("NO_DEVICE"), "{refused}");
+        return;
+    }
+    let test = "adopting::a_driver_without_a_device_is_an_error";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && out.contains("1 passed"), "{out}");
+}
+
+/// A stream of the program's is captured as one of ours.
+#[test]
+fn a_stream_of_the_programs_is_captured() {
+    let Adopted {
+        context,
+        device,
+        kernels,
+        x,
+        y,
+        ..
+    } = adopted();
+    let own = context.new_stream().unwrap();
+    let stream = device.adopt_stream(own.clone()).unwrap();
+    let work = |c: &graph_capture::Commands<Cuda>| add(c, &kernels, &x, &y, 1.0);
+    assert_eq!(replayed(stream, &y, work), [2.0, 3.0]);
+    // It is still the program's.
+    own.synchronize().unwrap();
+}
+
+/// The legacy stream and the per-thread one are no streams to capture; nor is one that captures.
+#[test]
+fn streams_that_cannot_be_captured_are_refused_by_name() {
+    let Adopted {
+        context, device, ..
+    } = adopted();
+    let elsewhere = driver::context().new_stream().unwrap();
+    let capturing = context.new_stream().unwrap();
+    let mode = cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    capturing.begin_capture(mode).unwrap();
+    for (stream, says) in [
+        (context.default_stream(), "new_stream"),
+        (context.per_thread_stream(), "each thread"),
+        (capturing.clone(), "in a capture"),
+        (elsewhere.clone(), "another context"),
+    ] {
+        let refused = device.adopt_stream(stream).unwrap_err();
+        assert!(matches!(refused, Error::BadStream { .. }), "{refused:?}");
+        assert!(told(&refused).contains(says), "{refused}");
+    }
+    let flags = cudarc::driver::sys::CUgraphInstantiate_flags(0);
+    context.bind_to_thread().unwrap();
+    assert!(capturing.end_capture(flags).is_ok());
+}
+
+/// A window on a stream of the program's, on which the program does something else as well.
+fn disturbed(disturb: impl FnOnce(&Arc<CudaStream>)) -> Error {
+    let Adopted {
+        context,
+        device,
+        kernels,
+        x,
+        y,
+        ..
+    } = adopted();
+    let own = context.new_stream().unwrap();
+    let stream = device.adopt_stream(own.clone()).unwrap();
+    let stream = stream.prepare().unwrap();
+    add(&stream, &kernels, &x, &y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    add(&stream, &kernels, &x, &y, 1.0).unwrap();
+    disturb(&own);
+    let refused = stream.end().unwrap_err();
+    let (error, stream) = refused.into_parts();
+    assert!(!device.status().any_active());
+    assert_usable_with_copies(stream);
+    error
+}
+
+/// L9: what others submit to the stream in the window is not sealed.
+#[test]
+fn work_of_others_in_the_window_is_refused() {
+    let error = disturbed(|own| {
+        let mut slice = own
+            .context()
+            .default_stream()
+            .alloc_zeros::<u8>(16)
+            .unwrap();
+        own.memset_zeros(&mut slice).unwrap();
+        std::mem::forget(slice);
+    });
+    let told = told(&error);
+    assert!(
+        told.contains("2 nodes") && told.contains("make 1"),
+        "{told}"
+    );
+}
+
+/// A capture that somebody has broken is told as that, and the stream is used again.
+#[test]
+fn a_broken_capture_is_told_with_the_drivers_code() {
+    let error = disturbed(|own| assert!(own.synchronize().is_err()));
+    let told = told(&error);
+    assert!(
+        told.contains("cuStreamEndCapture") && told.contains("901"),
+        "{told}"
+    );
+}
+
+/// Somebody else has ended the capture of ours.
+#[test]
+fn a_capture_that_somebody_else_ended_is_refused() {
+    let error = disturbed(|own| {
+        let flags = cudarc::driver::sys::CUgraphInstantiate_flags(0);
+        drop(own.end_capture(flags).unwrap());
+    });
+    assert!(told(&error).contains("cuStreamEndCapture"), "{error:?}");
+}
+
+/// Allocations that get into a capture are found, also where their number was expected.
+#[test]
+fn memory_nodes_are_refused() {
+    let Adopted {
+        context, stream, y, ..
+    } = adopted();
+    let mut run = 0;
+    let refused = stream
+        .capture(|c| {
+            run += 1;
+            // SAFETY: it submits to the stream alone; that it allocates is what is found out.
+            unsafe {
+                c.foreign("library", &[], write(&y), |stream, _| {
+                    let slice = stream.alloc::<u8>(16).map_err(Error::step)?;
+                    drop(slice);
+                    Ok(())
+                })
+            }
+        })
+        .unwrap_err();
+    let (error, stream) = refused.into_parts();
+    let told = told(&error);
+    assert!(told.contains("allocates or frees"), "{told}");
+    assert_eq!(run, 2);
+    assert_usable_with_copies(stream);
+    drop(context);
+}
+
+/// M1: a module stays loaded while a graph launches its functions, and while eager launches are under way.
+#[test]
+fn modules_stay_loaded_as_long_as_they_are_used() {
+    let Adopted {
+        context,
+        kernels,
+        stream,
+        x,
+        y,
+        ..
+    } = adopted();
+    let (stream, mut graph, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+    add(&stream, &kernels, &x, &y, 2.0).unwrap();
+    drop(kernels);
+    assert_eq!(stream.read(&y).unwrap(), [3.0, 4.0]);
+    graph.replay(&stream).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), [2.0, 3.0]);
+    if driver::is_simulated() {
+        assert_eq!(driver::live(&context).modules, 1);
+        drop(graph);
+        stream.synchronize().unwrap();
+        assert_eq!(driver::live(&context).modules, 0);
+    }
+}
+
+/// M1: a slice that is adopted is a buffer, and goes back to its stream when nobody uses it.
+#[test]
+fn a_slice_is_adopted_with_what_it_holds() {
+    for tracked in [false, true] {
+        let Adopted {
+            context,
+            kernels,
+            device,
+            stream,
+            y,
+            ..
+        } = adopted();
+        let own = context.new_stream().unwrap();
+        if tracked {
+            // SAFETY: the slices below are made after it.
+            unsafe { context.enable_event_tracking() };
+        }
+        let slice = own.clone_htod(&[5.0f32, 6.0]).unwrap();
+        let x = Buffer::adopt(&device, slice).unwrap();
+        assert_eq!(device.memory().device.in_use, 16);
+        let (stream, mut graph, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+        drop(x);
+        graph.replay(&stream).unwrap();
+        assert_eq!(stream.read(&y).unwrap(), [6.0, 7.0], "tracked: {tracked}");
+        drop((graph, y));
+        stream.synchronize().unwrap();
+        drop(stream);
+        device.trim().unwrap();
+        assert_holds_only(device.memory().device, 0);
+        assert_eq!(device.memory().lost, Default::default());
+    }
+}
+
+/// M10: and refused where it cannot be.
+#[test]
+fn a_slice_that_cannot_be_adopted_is_refused_by_name() {
+    let Adopted { device, stream, .. } = adopted();
+    let elsewhere = driver::context().new_stream().unwrap();
+    let slice = elsewhere.clone_htod(&[1.0f32]).unwrap();
+    let refused = Buffer::adopt(&device, slice).unwrap_err();
+    assert!(matches!(refused, Error::BadMemory { .. }), "{refused:?}");
+    let slice: CudaSlice<f32> = elsewhere
+        .null()
+        .unwrap_or_else(|_| unreachable_slice(&elsewhere));
+    let refused = Buffer::adopt(&device, slice).unwrap_err();
+    assert!(matches!(refused, Error::ZeroLength { .. }), "{refused:?}");
+    assert_usable_with_copies(stream);
+}
+
+/// A slice of no elements, where the driver makes none of its own.
+fn unreachable_slice(stream: &Arc<CudaStream>) -> CudaSlice<f32> {
+    // SAFETY: nothing is read of it.
+    unsafe { stream.alloc::<f32>(0) }.unwrap()
+}
+
+/// M1: a shared slice is kept by the graph.
+#[test]
+fn a_shared_slice_is_read_and_kept() {
+    for tracked in [false, true] {
+        let Adopted {
+            context,
+            kernels,
+            stream,
+            device,
+            y,
+            ..
+        } = adopted();
+        let own = context.new_stream().unwrap();
+        if tracked {
+            // SAFETY: the slices below are made after it.
+            unsafe { context.enable_event_tracking() };
+        }
+        let x = Arc::new(own.clone_htod(&[5.0f32, 6.0]).unwrap());
+        let launch = |c: &graph_capture::Commands<Cuda>| {
+            let arguments = (read_slice(&x), write(&y), value(1.0f32), value(2u32));
+            // SAFETY: these are the kernel's parameters.
+            unsafe { c.launch("add", &kernels.add, config(2), arguments) }
+        };
+        launch(&stream).unwrap();
+        assert_eq!(stream.read(&y).unwrap(), [6.0, 7.0]);
+        let (stream, mut graph, ()) = stream.capture(launch).unwrap();
+        let weak = Arc::downgrade(&x);
+        drop(x);
+        assert!(weak.upgrade().is_some(), "the graph keeps it");
+        // On another stream: the slice was written long before.
+        let other = device.stream().unwrap();
+        graph.replay(&other).unwrap();
+        assert_eq!(other.read(&y).unwrap(), [6.0, 7.0], "tracked: {tracked}");
+        drop(graph);
+        // What the warm-up launched is known to be done.
+        stream.synchronize().unwrap();
+        assert!(weak.upgrade().is_none());
+    }
+}
+
+/// L9: a window takes no slice that its warm-up was not given.
+#[test]
+fn another_shared_slice_diverges() {
+    let Adopted {
+        context,
+        kernels,
+        stream,
+        y,
+        ..
+    } = adopted();
+    let own = context.new_stream().unwrap();
+    let slices = [0.0f32, 1.0].map(|first| Arc::new(own.clone_htod(&[first, 6.0]).unwrap()));
+    let mut slices = slices.iter();
+    let refused = stream
+        .capture(|c| {
+            let x = slices.next().unwrap();
+            let arguments = (read_slice(x), write(&y), value(1.0f32), value(2u32));
+            // SAFETY: these are the kernel's parameters.
+            unsafe { c.launch("add", &kernels.add, config(2), arguments) }
+        })
+        .unwrap_err();
+    assert!(
+        matches!(refused.error(), Error::Diverged { .. }),
+        "{refused:?}"
+    );
+}
+
+/// L9: nor another function of the same name, or another shape.
+#[test]
+fn another_function_or_shape_diverges() {
+    for differs in ["function", "shape"] {
+        let Adopted {
+            kernels,
+            stream,
+            x,
+            y,
+            ..
+        } = adopted();
+        let mut run = 0;
+        let refused = stream
+            .capture(|c| {
+                run += 1;
+                let (mut function, mut shape) = (&kernels.touch, config(2));
+                match (run, differs) {
+                    (2, "function") => function = &kernels.four,
+                    (2, _) => shape.grid_dim.0 = 2,
+                    _ => {}
+                }
+                let (a, b) = (y.slice(..1).unwrap(), y.slice(1..).unwrap());
+                let (p, q) = (x.slice(..1).unwrap(), x.slice(1..).unwrap());
+                let arguments = (read(&p), read(&q), read(&a), write(&b));
+                // SAFETY: they do nothing.
+                unsafe { c.launch("nothing", function, shape, arguments) }
+            })
+            .unwrap_err();
+        let error = refused.error();
+        assert!(
+            matches!(error, Error::Diverged { .. }),
+            "{differs}: {error:?}"
+        );
+    }
+}
+
+/// A library that submits its own work: as one command, in a window too.
+#[test]
+fn foreign_work_is_recorded_as_one_command() {
+    let Adopted {
+        context,
+        kernels,
+        stream,
+        x,
+        y,
+        device,
+        ..
+    } = adopted();
+    let library = |stream: &Arc<CudaStream>, x: u64, y: u64| {
+        for _ in 0..2 {
+            let mut launch = stream.launch_builder(&kernels.accumulate);
+            launch.arg(&x).arg(&y).arg(&2u32);
+            // SAFETY: these are the kernel's parameters.
+            unsafe { launch.launch(config(2)) }.map_err(Error::step)?;
+        }
+        Ok(())
+    };
+    let work = |c: &graph_capture::Commands<Cuda>| {
+        c.fill(&y, 1.0)?;
+        // SAFETY: it submits to the stream alone, and uses the accesses.
+        unsafe {
+            c.foreign(
+                "library",
+                &[],
+                (read(&x), read_write(&y)),
+                |stream, addresses| library(stream, addresses[0], addresses[1]),
+            )
+        }
+    };
+    assert_eq!(replayed(stream, &y, work), [3.0, 5.0]);
+
+    // Where cudarc tracks slices by events, a window would be broken by them.
+    let stream = device.stream().unwrap();
+    let _multi = context.new_stream().unwrap();
+    // SAFETY: no slice is made.
+    unsafe { context.enable_event_tracking() };
+    let refused = stream.capture(work).unwrap_err();
+    assert!(
+        told(refused.error()).contains("disable_event_tracking"),
+        "{refused:?}"
+    );
+}
+
+/// What destructors of the program's left in the context is neither told as ours nor taken away.
+#[test]
+fn errors_that_somebody_left_in_the_context_stay_there() {
+    let Adopted {
+        context,
+        kernels,
+        device,
+        stream,
+        x,
+        y,
+    } = adopted();
+    let left = cudarc::driver::DriverError(cudarc::driver::sys::CUresult::CUDA_ERROR_ASSERT);
+    context.record_err::<()>(Err(left));
+    let slice = Buffer::adopt(&device, {
+        let earlier = context.check_err();
+        let slice = context.new_stream().unwrap().clone_htod(&[1.0f32]).unwrap();
+        context.record_err(earlier);
+        slice
+    });
+    assert!(slice.is_ok());
+    let work = |c: &graph_capture::Commands<Cuda>| add(c, &kernels, &x, &y, 1.0);
+    assert_eq!(replayed(stream, &y, work), [2.0, 3.0]);
+    drop(slice);
+    device.trim().unwrap();
+    assert_eq!(context.check_err(), Err(left));
+}
+
+/// The program may make another context current between any two calls.
+#[test]
+fn another_current_context_is_no_matter() {
+    let Adopted {
+        kernels,
+        stream,
+        x,
+        y,
+        ..
+    } = adopted();
+    let other = driver::context();
+    let elsewhere = || other.bind_to_thread().unwrap();
+    elsewhere();
+    let stream = stream.prepare().unwrap();
+    elsewhere();
+    add(&stream, &kernels, &x, &y, 1.0).unwrap();
+    elsewhere();
+    let stream = stream.abort();
+    elsewhere();
+    let (stream, mut graph, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+    elsewhere();
+    graph.replay(&stream).unwrap();
+    elsewhere();
+    assert_eq!(stream.read(&y).unwrap(), [2.0, 3.0]);
+    elsewhere();
+    drop((stream, graph, x, y));
+}
+
+/// A kernel that fails on the device fails the wait, by the driver's code.
+#[test]
+fn a_kernel_that_fails_is_told_by_the_next_wait() {
+    let Adopted {
+        kernels, stream, ..
+    } = adopted();
+    // SAFETY: it takes nothing, and traps.
+    unsafe { stream.launch("trap", &kernels.trap, config(1), ()) }.unwrap();
+    let error = stream.synchronize().unwrap_err();
+    assert!(told(&error).contains("719"), "{error:?}");
+}

@@ -1,0 +1,269 @@
+//! What is asked of the driver, seen in the log of its calls; and what that costs beside hand-written code.
+
+use cudarc::driver::sys;
+use graph_capture::cuda::{Cuda, cudarc};
+use graph_capture::{Buffer, NoCapture, Stream, read, read_write, write};
+
+use crate::driver::{self, calls_of, count, queued};
+use crate::lab::{Kernels, add, config, kernels};
+
+struct Bench {
+    device: Cuda,
+    kernels: Kernels,
+    stream: Stream<NoCapture, Cuda>,
+    x: Buffer<f32, Cuda>,
+    y: Buffer<f32, Cuda>,
+}
+
+/// On the simulated driver, which has a log.
+fn bench() -> Option<Bench> {
+    if driver::skipped() {
+        return None;
+    }
+    let context = driver::context();
+    let kernels = kernels(&context);
+    let device = Cuda::adopt(context).unwrap();
+    let stream = device.stream().unwrap();
+    let (x, y) = (
+        stream.upload(&[1.0, 2.0]).unwrap(),
+        stream.alloc(2).unwrap(),
+    );
+    stream.synchronize().unwrap();
+    Some(Bench {
+        device,
+        kernels,
+        stream,
+        x,
+        y,
+    })
+}
+
+/// Criterion of speed: for a thousand launches and a replay, the calls are those of hand-written code.
+#[test]
+fn a_recorded_launch_and_a_replay_are_one_call_each() {
+    const LAUNCHES: usize = 1000;
+    let Some(Bench {
+        stream, kernels, ..
+    }) = bench()
+    else {
+        return;
+    };
+    let four = [(); 4].map(|()| stream.alloc::<f32>(2).unwrap());
+    let [a, b, c, d] = &four;
+    let step = |commands: &graph_capture::Commands<Cuda>| {
+        for _ in 0..LAUNCHES {
+            let arguments = (read(a), read(b), read_write(c), write(d));
+            // SAFETY: it takes four pointers, and does nothing.
+            unsafe { commands.launch("four", &kernels.four, config(1), arguments) }.unwrap();
+        }
+    };
+    let stream = stream.prepare().unwrap();
+    step(&stream);
+    let stream = stream.begin().unwrap();
+    let ((), recorded) = calls_of(|| step(&stream));
+    assert_eq!(recorded, vec!["cuLaunchKernel"; LAUNCHES]);
+    let ((stream, mut graph), ended) = calls_of(|| stream.end().unwrap());
+    let by_hand = [
+        "cuStreamEndCapture",
+        "cuGraphGetNodes",
+        "cuGraphInstantiateWithParams",
+        "cuGraphUpload",
+        "cuGraphDestroy",
+    ];
+    // The rest makes sure that nothing is broken by them: whose context is current, and the mode.
+    let beside = |call: &&String| !call.starts_with("cuCtx") && !call.starts_with("cuThread");
+    let made: Vec<_> = ended
+        .iter()
+        .filter(beside)
+        .filter(|call| !call.contains("Event"))
+        .collect();
+    assert_eq!(made, by_hand);
+    let ((), replayed) = calls_of(|| graph.replay(&stream).unwrap());
+    assert_eq!(replayed, ["cuGraphLaunch"]);
+}
+
+/// M9: streams that share no memory do not wait for each other, and a replay asks for nothing else.
+#[test]
+fn replays_that_share_nothing_wait_for_nothing() {
+    let Some(Bench {
+        device,
+        stream,
+        kernels,
+        x,
+        y,
+    }) = bench()
+    else {
+        return;
+    };
+    let other = device.stream().unwrap();
+    let (p, q) = (other.upload(&[1.0, 2.0]).unwrap(), other.alloc(2).unwrap());
+    let (stream, mut first, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+    let (other, mut second, ()) = other.capture(|c| add(c, &kernels, &p, &q, 1.0)).unwrap();
+    let ((), calls) = calls_of(|| {
+        for _ in 0..3 {
+            first.replay(&stream).unwrap();
+            second.replay(&other).unwrap();
+        }
+    });
+    assert_eq!(calls, vec!["cuGraphLaunch"; 6]);
+}
+
+/// M9: and where they share some, the device waits, and not the host.
+#[test]
+fn a_replay_waits_on_the_device_for_what_it_reads() {
+    let Some(Bench {
+        device,
+        stream,
+        kernels,
+        x,
+        y,
+    }) = bench()
+    else {
+        return;
+    };
+    let (stream, mut graph, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+    stream.synchronize().unwrap();
+    let other = device.stream().unwrap();
+    other.write(&x, &[10.0, 20.0]).unwrap();
+    let before = queued(device.context());
+    let ((), calls) = calls_of(|| graph.replay(&stream).unwrap());
+    assert_eq!(count(&calls, "cuStreamWaitEvent"), 1, "{calls:?}");
+    assert_eq!(count(&calls, "cuGraphLaunch"), 1, "{calls:?}");
+    assert!(
+        !calls.iter().any(|call| call.contains("Synchronize")),
+        "{calls:?}"
+    );
+    assert!(queued(device.context()) > before, "nothing has run");
+    // It is known now, and not asked for again.
+    let ((), calls) = calls_of(|| graph.replay(&stream).unwrap());
+    assert_eq!(calls, ["cuGraphLaunch"]);
+    assert_eq!(stream.read(&y).unwrap(), [11.0, 21.0]);
+}
+
+/// M4: in a window nothing is allocated, on the device or the host, and nothing is waited for.
+#[test]
+fn a_window_asks_for_nothing_but_its_commands() {
+    let Some(Bench {
+        stream,
+        kernels,
+        x,
+        y,
+        ..
+    }) = bench()
+    else {
+        return;
+    };
+    let step = |commands: &graph_capture::Commands<Cuda>| {
+        let large = commands.upload(&[1u8; 100_000]).unwrap();
+        let scratch = commands.alloc::<f32>(2).unwrap();
+        add(commands, &kernels, &x, &scratch, 1.0).unwrap();
+        commands.copy(&scratch, &y).unwrap();
+        commands.fill(&large, 3).unwrap();
+        commands.fill(&y, 1.5).unwrap();
+        drop(large);
+        commands.download(&y).unwrap()
+    };
+    let stream = stream.prepare().unwrap();
+    step(&stream);
+    let stream = stream.begin().unwrap();
+    let (_, calls) = calls_of(|| step(&stream));
+    assert_eq!(
+        calls,
+        [
+            "cuMemcpyHtoDAsync_v2",
+            "cuMemsetD8Async",
+            "cuLaunchKernel",
+            "cuMemcpyDtoDAsync_v2",
+            "cuMemsetD8Async",
+            "cuMemsetD32Async",
+            "cuMemcpyDtoDAsync_v2",
+        ]
+    );
+    assert!(stream.end().is_ok());
+}
+
+/// M7: a thousand writes go through pinned memory of a bounded size, also where nobody waits.
+#[test]
+fn writes_share_pinned_memory() {
+    let Some(Bench { device, stream, .. }) = bench() else {
+        return;
+    };
+    let large = stream.alloc::<u8>(100_000).unwrap();
+    for round in 0..1000u32 {
+        stream.write(&large, &[round as u8; 100_000]).unwrap();
+        if round == 100 {
+            stream.synchronize().unwrap();
+        }
+    }
+    assert_eq!(stream.read(&large).unwrap(), [231u8; 100_000]);
+    let pinned = device.memory().pinned;
+    assert!(pinned <= (33 + 300) << 20, "{pinned}");
+    device.trim().unwrap();
+    assert_eq!(device.memory().pinned, 0);
+}
+
+/// M8: a graph may be dropped while its replay is in flight, from any thread.
+#[test]
+fn a_graph_is_dropped_in_flight_on_another_thread() {
+    let Some(Bench {
+        device,
+        stream,
+        kernels,
+        x,
+        y,
+    }) = bench()
+    else {
+        return;
+    };
+    let (stream, mut graph, ()) = stream
+        .capture(|c| {
+            c.write(&x, &[7.0, 8.0])?;
+            add(c, &kernels, &x, &y, 1.0)
+        })
+        .unwrap();
+    graph.replay(&stream).unwrap();
+    assert!(queued(device.context()) > 0);
+    std::thread::spawn(move || drop(graph)).join().unwrap();
+    drop(x);
+    // New memory, of the same sizes, and new pinned memory: none of it may be the graph's.
+    let others: Vec<_> = (0..4)
+        .map(|_| stream.upload(&[9.0f32, 9.0]).unwrap())
+        .collect();
+    assert_eq!(stream.read(&y).unwrap(), [8.0, 9.0]);
+    assert_eq!(driver::live(device.context()).executables, 0);
+    drop(others);
+}
+
+/// M8: a wait that fails keeps the memory, and counts it.
+#[test]
+fn memory_that_nobody_could_wait_for_is_kept_and_counted() {
+    let Some(Bench {
+        device,
+        stream,
+        kernels,
+        x,
+        y,
+    }) = bench()
+    else {
+        return;
+    };
+    // SAFETY: it takes nothing, and traps.
+    unsafe { stream.launch("trap", &kernels.trap, config(1), ()) }.unwrap();
+    add(&stream, &kernels, &x, &y, 1.0).unwrap();
+    drop((x, y));
+    device.trim().unwrap();
+    let memory = device.memory();
+    assert!(memory.device.lost >= 16, "{memory:?}");
+    assert_eq!(memory.device.free, 0);
+}
+
+/// The bindings are those of the driver's own functions.
+#[test]
+fn the_loaded_driver_is_the_one_that_was_opened() {
+    driver::context();
+    let mut version = 0;
+    // SAFETY: it writes a number there.
+    let code = unsafe { sys::cuDriverGetVersion(&mut version) };
+    assert_eq!(code as u32, 0);
+    assert!(version >= 12_000, "{version}");
+}

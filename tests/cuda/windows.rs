@@ -1,0 +1,182 @@
+//! Windows side by side: what others do meanwhile breaks none of them.
+
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+use graph_capture::cuda::{Cuda, Mode};
+use graph_capture::{Buffer, NoCapture, Recording, Stream};
+
+use crate::driver;
+use crate::lab::{Kernels, add, kernels};
+
+struct Job<M: Mode> {
+    x: Buffer<f32, Cuda<M>>,
+    y: Buffer<f32, Cuda<M>>,
+    by: f32,
+}
+
+impl<M: Mode> Job<M> {
+    fn new(stream: &Stream<NoCapture, Cuda<M>>, by: f32) -> Self {
+        Self {
+            x: stream.upload(&[1.0, 2.0]).unwrap(),
+            y: stream.alloc(2).unwrap(),
+            by,
+        }
+    }
+
+    /// A stream in its window, with one step recorded.
+    fn open(
+        &self,
+        stream: Stream<NoCapture, Cuda<M>>,
+        kernels: &Kernels,
+    ) -> Stream<Recording, Cuda<M>> {
+        let stream = stream.prepare().unwrap();
+        self.step(&stream, kernels);
+        let stream = stream.begin().unwrap();
+        self.step(&stream, kernels);
+        stream
+    }
+
+    fn step(&self, commands: &graph_capture::Commands<Cuda<M>>, kernels: &Kernels) {
+        let scratch = commands.alloc(2).unwrap();
+        commands.write(&self.x, &[3.0, 4.0]).unwrap();
+        add(commands, kernels, &self.x, &scratch, self.by).unwrap();
+        commands.copy(&scratch, &self.y).unwrap();
+    }
+
+    /// Seals, replays, and looks.
+    fn finish(&self, stream: Stream<Recording, Cuda<M>>) -> Stream<NoCapture, Cuda<M>> {
+        let (stream, mut graph) = stream.end().unwrap();
+        stream.fill(&self.y, 0.0).unwrap();
+        graph.replay(&stream).unwrap();
+        let right = [3.0 + self.by, 4.0 + self.by];
+        assert_eq!(stream.read(&self.y).unwrap(), right);
+        stream
+    }
+}
+
+/// What a neighbour does on a stream of its own while others record: all that CUDA calls unsafe.
+fn neighbour<M: Mode>(stream: &Stream<NoCapture, Cuda<M>>, kernels: &Kernels, grows: usize) {
+    let job = Job::new(stream, 7.0);
+    for round in 1..5 {
+        let large = stream.alloc::<f32>(1000 * grows * round).unwrap();
+        stream.fill(&large, 1.0).unwrap();
+        stream.synchronize().unwrap();
+        drop(large);
+        job.step(stream, kernels);
+        assert_eq!(stream.read(&job.y).unwrap(), [10.0, 11.0]);
+        let completion = stream.completion().unwrap();
+        completion.is_done().unwrap();
+        assert!(completion.wait(Duration::from_secs(60)).unwrap());
+    }
+}
+
+/// L16, M5: two windows on one thread, and a third stream that allocates, frees and waits between their
+/// commands.
+#[test]
+fn two_windows_on_one_thread_both_seal() {
+    let context = driver::context();
+    let kernels = kernels(&context);
+    let device = Cuda::adopt(context).unwrap();
+    let open = || device.stream().unwrap();
+    let (first, second, third) = (open(), open(), open());
+    let jobs = [Job::new(&first, 1.0), Job::new(&second, 2.0)];
+    // A graph that is replayed and dropped while the windows are open.
+    let old = Job::new(&third, 5.0);
+    let (third, mut graph, ()) = third
+        .capture(|c| {
+            old.step(c, &kernels);
+            Ok(())
+        })
+        .unwrap();
+
+    let first = jobs[0].open(first, &kernels);
+    neighbour(&third, &kernels, 1);
+    let second = jobs[1].open(second, &kernels);
+    graph.replay(&third).unwrap();
+    assert_eq!(third.read(&old.y).unwrap(), [8.0, 9.0]);
+    graph.replay(&third).unwrap();
+    drop(graph);
+    neighbour(&third, &kernels, 10);
+    drop(third);
+    let late = open();
+    neighbour(&late, &kernels, 100);
+
+    // In the order in which they began, which is not that of brackets.
+    let first = jobs[0].finish(first);
+    neighbour(&first, &kernels, 1);
+    drop(jobs[1].finish(second));
+}
+
+/// L16, M5: two windows on two threads, each with a neighbour on its own thread and on a third.
+#[test]
+fn two_windows_on_two_threads_both_seal() {
+    let context = driver::context();
+    let kernels = kernels(&context);
+    let device = Cuda::adopt(context).unwrap();
+    let meet = Barrier::new(3);
+    thread::scope(|scope| {
+        for by in [1.0, 2.0] {
+            let (device, kernels, meet) = (&device, &kernels, &meet);
+            scope.spawn(move || {
+                let stream = device.stream().unwrap();
+                let beside = device.stream().unwrap();
+                let job = Job::new(&stream, by);
+                let stream = job.open(stream, kernels);
+                meet.wait();
+                neighbour(&beside, kernels, 3);
+                meet.wait();
+                drop(job.finish(stream));
+            });
+        }
+        scope.spawn(|| {
+            let stream = device.stream().unwrap();
+            meet.wait();
+            assert!(device.status().any_recording());
+            neighbour(&stream, &kernels, 5);
+            meet.wait();
+        });
+    });
+    assert!(!device.status().any_active());
+}
+
+/// In relaxed mode a recording may end on another thread.
+#[test]
+fn a_relaxed_recording_ends_on_another_thread() {
+    let context = driver::context();
+    let kernels = kernels(&context);
+    let device = Cuda::adopt_relaxed(context).unwrap();
+    let stream = device.stream().unwrap();
+    let job = Job::new(&stream, 1.0);
+    let stream = job.open(stream, &kernels);
+    thread::scope(|scope| {
+        scope.spawn(|| job.finish(stream));
+    });
+}
+
+/// Two devices, whose contexts are current on one thread in turn, inside their windows.
+#[test]
+fn windows_of_two_contexts_on_one_thread_both_seal() {
+    let both = [driver::context(), driver::context()].map(|context| {
+        let kernels = kernels(&context);
+        (Cuda::adopt(context).unwrap(), kernels)
+    });
+    let opened = both.each_ref().map(|(device, kernels)| {
+        let stream = device.stream().unwrap();
+        let job = Job::new(&stream, 1.0);
+        let stream = stream.prepare().unwrap();
+        for _ in 0..3 {
+            job.step(&stream, kernels);
+        }
+        (job, stream.begin().unwrap())
+    });
+    for _ in 0..3 {
+        for ((job, stream), (_, kernels)) in opened.iter().zip(&both) {
+            job.step(stream, kernels);
+        }
+    }
+    for (job, stream) in opened {
+        drop(job.finish(stream));
+    }
+}
