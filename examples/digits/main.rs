@@ -4,10 +4,11 @@
 //! ```text
 //! cargo run --release --example digits
 //! cargo run --release --features wgpu --example digits -- --backend wgpu
+//! cargo run --release --features cuda --example digits -- --backend cuda
 //! ```
 //!
-//! It runs on the host, so it needs no GPU, or on wgpu. Read [`forward`], in `network.rs`, and [`capture`]
-//! first: they are all that a program has to do, but for its kernels (`on_host.rs`, `on_wgpu.rs`). The
+//! It runs on the host, so it needs no GPU, or on wgpu or CUDA. Read [`forward`], in `network.rs`, and [`capture`]
+//! first: they are all that a program has to do, but for its kernels (`on_host.rs` and its like). The
 //! rest tries the graph on 597 images and compares it, bit by bit and in time, with the eager pass: the
 //! same commands issued one by one; and, where it did not run on the host, with the host's numbers. On
 //! the host the two passes take nearly the same time, for there is no driver whose work a graph could
@@ -15,6 +16,8 @@
 
 mod data;
 mod network;
+#[cfg(feature = "cuda")]
+mod on_cuda;
 mod on_host;
 #[cfg(feature = "wgpu")]
 mod on_wgpu;
@@ -90,20 +93,35 @@ fn run(options: &Options) -> Result<Report, Problem> {
         Choice::Wgpu => {
             let device = graph_capture::Wgpu::request()?;
             let kernels = on_wgpu::Shaders::compile(&device)?;
-            let (mut report, logits) = trial(device.stream()?, &kernels, &weights, &images, dot)?;
-            let (_, host) = on_host(None)?;
-            report.from_host = Some(largest_difference(&logits, &host)?);
-            Ok(report)
+            let tried = trial(device.stream()?, &kernels, &weights, &images, dot)?;
+            compare(tried, on_host(None)?)
+        }
+        #[cfg(feature = "cuda")]
+        Choice::Cuda => {
+            let device = graph_capture::Cuda::new(0)?;
+            let kernels = on_cuda::Functions::load(&device)?;
+            let tried = trial(device.stream()?, &kernels, &weights, &images, dot)?;
+            compare(tried, on_host(None)?)
         }
     }
 }
 
 /// How much logits of another device may differ from the host's, which are between -21 and 18: sums in
 /// another order, and fused products, round otherwise.
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
 const TOLERANCE: f32 = 1e-4;
 
-#[cfg(feature = "wgpu")]
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+type Tried = (Report, Vec<f32>);
+
+/// Compares logits with the host's.
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+fn compare((mut report, logits): Tried, (_, host): Tried) -> Result<Report, Problem> {
+    report.from_host = Some(largest_difference(&logits, &host)?);
+    Ok(report)
+}
+
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
 fn largest_difference(logits: &[f32], host: &[f32]) -> Result<f32, Problem> {
     let differences = logits
         .iter()
@@ -393,6 +411,8 @@ enum Choice {
     Host,
     #[cfg(feature = "wgpu")]
     Wgpu,
+    #[cfg(feature = "cuda")]
+    Cuda,
 }
 
 impl Choice {
@@ -401,9 +421,14 @@ impl Choice {
             "host" => Ok(Self::Host),
             #[cfg(feature = "wgpu")]
             "wgpu" => Ok(Self::Wgpu),
-            #[cfg(not(feature = "wgpu"))]
-            "wgpu" => Err("built without wgpu: run it with `--features wgpu`".into()),
-            other => Err(format!("unknown backend {other:?}: host or wgpu")),
+            #[cfg(feature = "cuda")]
+            "cuda" => Ok(Self::Cuda),
+            // Reached in builds without it.
+            #[allow(unreachable_patterns)]
+            "wgpu" | "cuda" => Err(format!(
+                "built without {name}: run it with `--features {name}`"
+            )),
+            other => Err(format!("unknown backend {other:?}: host, wgpu or cuda")),
         }
     }
 }
@@ -447,7 +472,7 @@ fn main() -> ExitCode {
         return print(&format!(
             "{USAGE}\n\n\
              Captures the forward pass of a small network once, and replays it on handwritten digits.\n\n  \
-             --backend NAME  host (default), or wgpu where it is built in\n  \
+             --backend NAME  host (default), or wgpu or cuda where it is built in\n  \
              --data DIR      the folder of weights.bin and images.bin (default: {DATA})\n  \
              --dot FILE      draws the graph into FILE, for Graphviz: dot -Tpng FILE -o graph.png\n  \
              --help          this text\n"
