@@ -23,6 +23,7 @@ mod driver;
 #[path = "../tests/cuda/lab.rs"]
 mod lab;
 #[path = "../tests/suite/mod.rs"]
+#[allow(unused_imports, unused_macros)] // The rules run elsewhere.
 mod suite;
 
 const LAUNCHES: usize = 1000;

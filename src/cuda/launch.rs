@@ -98,6 +98,9 @@ mod sealed {
     use super::*;
 
     pub trait Argument<M: Mode> {
+        /// Whether it adds to the values of the launch.
+        const VALUE: bool;
+
         /// The memory that it uses, if that is a buffer's.
         fn used(&self) -> Option<Use<'_, Cuda<M>>>;
 
@@ -153,6 +156,8 @@ pub trait Arguments<M: Mode>: SealedArguments<M> {}
 macro_rules! access {
     ($access:ident) => {
         impl<T: Pod, M: Mode> Sealed<M> for $access<'_, T, Cuda<M>> {
+            const VALUE: bool = false;
+
             #[inline]
             fn used(&self) -> Option<Use<'_, Cuda<M>>> {
                 Some(SealedAccess::used(self))
@@ -184,6 +189,8 @@ access!(Write);
 access!(ReadWrite);
 
 impl<T: Pod, M: Mode> Sealed<M> for Value<T> {
+    const VALUE: bool = true;
+
     #[inline]
     fn used(&self) -> Option<Use<'_, Cuda<M>>> {
         None
@@ -210,6 +217,8 @@ impl<T: Pod, M: Mode> Sealed<M> for Value<T> {
 impl<T: Pod, M: Mode> Argument<M> for Value<T> {}
 
 impl<T: Send + Sync + 'static, M: Mode> Sealed<M> for ReadSlice<'_, T> {
+    const VALUE: bool = true;
+
     fn used(&self) -> Option<Use<'_, Cuda<M>>> {
         None
     }
@@ -311,13 +320,23 @@ macro_rules! arguments {
             ) -> Result<(), Error> {
                 #[allow(unused_mut, reason = "there may be none")]
                 let mut uses = ArrayVec::<Use<'_, Cuda<M>>, $count>::new();
-                $(uses.extend(self.$place.used());)*
-                let mut values = Values::new();
-                let described = start(&mut values, function, config)
-                    $(.and_then(|()| self.$place.describe(&mut values)))*;
+                $(if let Some(used) = self.$place.used() {
+                    // There is room for each.
+                    let _ = uses.try_push(used);
+                })*
+                let head = head(function, config);
+                let head: &[u8] = bytemuck::bytes_of(&head);
+                let mut more = Values::new();
+                let (values, described) = if const { false $(|| $argument::VALUE)* } {
+                    let described = push(&mut more, head)
+                        $(.and_then(|()| self.$place.describe(&mut more)))*;
+                    (&*more, described)
+                } else {
+                    (head, Ok(()))
+                };
                 let command = Command {
                     name,
-                    values: &values,
+                    values,
                     ..Command::new(NodeKind::Launch, &uses, at)
                 };
                 let check = || described.map_err(|Full| too_many(&command, at));
@@ -328,7 +347,6 @@ macro_rules! arguments {
                         let _slots: [Slot; $count] = [$(Slot(self.$place.locate(&_launching)?)),*];
                         let mut parameters: [*mut c_void; $count] =
                             [$(self.$place.parameter(&_slots[$place])),*];
-                        driver.keep(recording, function);
                         $(self.$place.keep(commands);)*
                         launch(driver, recording, function, config, &mut parameters)
                     })
@@ -354,17 +372,15 @@ arguments!(12: A 0, B 1, C 2, D 3, E 4, F 5, G 6, H 7, I 8, J 9, K 10, L 11);
 
 /// What a launch is, before its arguments.
 #[inline]
-fn start(values: &mut Values, function: &CudaFunction, config: LaunchConfig) -> Result<(), Full> {
+fn head(function: &CudaFunction, config: LaunchConfig) -> [u32; 9] {
     let LaunchConfig {
-        grid_dim,
-        block_dim,
+        grid_dim: (gx, gy, gz),
+        block_dim: (bx, by, bz),
         shared_mem_bytes,
     } = config;
-    let (grid, block) = (<[u32; 3]>::from(grid_dim), <[u32; 3]>::from(block_dim));
-    push(values, &(function.cu_function().addr()).to_ne_bytes())?;
-    push(values, bytemuck::bytes_of(&grid))?;
-    push(values, bytemuck::bytes_of(&block))?;
-    push(values, &shared_mem_bytes.to_ne_bytes())
+    let address = function.cu_function().addr() as u64;
+    let (low, high) = (address as u32, (address >> 32) as u32);
+    [low, high, gx, gy, gz, bx, by, bz, shared_mem_bytes]
 }
 
 #[inline]
@@ -375,10 +391,12 @@ fn launch(
     config: LaunchConfig,
     parameters: &mut [*mut c_void],
 ) -> Result<(), Error> {
+    driver.keep(recording, function);
     let ((gx, gy, gz), (bx, by, bz)) = (config.grid_dim, config.block_dim);
     let shared = config.shared_mem_bytes;
     let parameters = parameters.as_mut_ptr();
-    driver.submit(recording, "cuLaunchKernel", |stream| {
+    let call = "cuLaunchKernel";
+    let run = |stream| {
         // SAFETY: the launch's caller has promised all but this: the function is kept with its module
         // until its work is done, and the parameters are read before the call returns.
         unsafe {
@@ -396,7 +414,8 @@ fn launch(
                 std::ptr::null_mut(),
             )
         }
-    })
+    };
+    driver.submit(recording, call, run)
 }
 
 #[cold]

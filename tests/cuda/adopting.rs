@@ -214,7 +214,7 @@ fn work_of_others_in_the_window_is_refused() {
             .alloc_zeros::<u8>(16)
             .unwrap();
         own.memset_zeros(&mut slice).unwrap();
-        std::mem::forget(slice);
+        drop(slice);
     });
     let told = told(&error);
     assert!(

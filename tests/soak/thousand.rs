@@ -273,3 +273,9 @@ fn on_the_host() {
 fn on_a_lazy_driver() {
     a_thousand_captures_leave_memory_as_it_was::<Free>();
 }
+
+#[test]
+#[cfg(feature = "cuda")]
+fn on_cuda() {
+    a_thousand_captures_leave_memory_as_it_was::<graph_capture::Cuda>();
+}

@@ -158,7 +158,6 @@ pub fn told(error: &Error) -> String {
 }
 
 /// One `#[test]` for each rule, on the given backend.
-#[allow(unused_macros)] // As above.
 macro_rules! suite {
     ($lab:ty) => {
         suite! { $lab;
@@ -393,5 +392,4 @@ macro_rules! suite {
         )+
     };
 }
-#[allow(unused_imports)] // As above.
 pub(crate) use suite;
