@@ -89,6 +89,7 @@ fn here(count_recording: bool, count_replays: bool) {
     };
     let stream = stream.prepare().unwrap();
     step(&stream, &four);
+    stream.synchronize().unwrap();
     let stream = stream.begin().unwrap();
     if count_recording {
         counted(|| step(&stream, &four));
@@ -112,8 +113,6 @@ fn record_by_hand(count: bool) -> (std::sync::Arc<CudaStream>, CUgraph) {
     let kernels = lab::kernels(&context);
     let stream = context.new_stream().unwrap();
     let four = [(); 4].map(|()| stream.alloc_zeros::<f32>(2).unwrap());
-    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-    stream.begin_capture(mode).unwrap();
     let addresses = four.each_ref().map(|slice| slice.device_ptr(&stream).0);
     let step = || {
         for _ in 0..LAUNCHES {
@@ -145,6 +144,11 @@ fn record_by_hand(count: bool) -> (std::sync::Arc<CudaStream>, CUgraph) {
             .unwrap();
         }
     };
+    // It warms up too: the driver has then grown as far.
+    step();
+    stream.synchronize().unwrap();
+    let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+    stream.begin_capture(mode).unwrap();
     if count {
         counted(step);
     } else {

@@ -2,6 +2,7 @@
 //! the graphs that are gone but not done.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::StreamId;
@@ -30,6 +31,9 @@ pub struct DeviceCaptures<B: Backend> {
 
 struct Shared<B: Backend> {
     submitting: Mutex<()>,
+    /// Counts what makes a repeated replay look at its memory again: uses that were noted, and marks that
+    /// were set.
+    changes: AtomicU64,
     departed: Mutex<Vec<Departed<B>>>,
 }
 
@@ -91,6 +95,7 @@ impl<B: Backend> DeviceCaptures<B> {
             pool: Arc::new(Pool::new()),
             shared: Arc::new(Shared {
                 submitting: Mutex::new(()),
+                changes: AtomicU64::new(0),
                 departed: Mutex::new(Vec::new()),
             }),
         }
@@ -129,6 +134,18 @@ impl<B: Backend> DeviceCaptures<B> {
 
     pub(crate) fn record(&self) -> &Record {
         &self.record
+    }
+
+    /// How often the uses or the marks of memory have changed.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.shared.changes.load(Ordering::Acquire)
+    }
+
+    /// Uses were noted, or marks were set. The number of the change.
+    pub(crate) fn change(&self) -> u64 {
+        let before = self.shared.changes.fetch_add(1, Ordering::AcqRel);
+        before.wrapping_add(1)
     }
 
     /// The device's turn to submit (M9).

@@ -339,6 +339,7 @@ impl<B: Backend> Commands<B> {
         };
         let cause = Cause::new(|| command.title(), command.at, why);
         handle.block().mark.set(&cause);
+        self.captures.change();
     }
 }
 
@@ -379,8 +380,12 @@ impl<B: Backend> Commands<B> {
         }
     }
 
+    #[inline]
     pub(crate) fn driver(&self) -> Result<&B::Driver, Error> {
-        self.driver.as_ref().map_err(Error::clone)
+        match &self.driver {
+            Ok(driver) => Ok(driver),
+            Err(lost) => Err(lost.clone()),
+        }
     }
 
     pub(crate) fn line(&self) -> &Arc<Line<B>> {

@@ -15,9 +15,9 @@ use crate::captures::{Departed, DeviceCaptures};
 use crate::commands::Commands;
 use crate::download::Download;
 use crate::error::{At, Error};
-use crate::issue::noting;
+use crate::issue::{noting, noting_panics};
 use crate::memory::{Cause, Handle, Span, covered_bytes};
-use crate::order::Place;
+use crate::order::{Place, Repeat};
 use crate::phase::MayWait;
 use crate::stream::Stream;
 use crate::trace::{Node, Trace, saturating_sum};
@@ -42,6 +42,7 @@ pub struct Graph<B: Backend = Host> {
     captures: DeviceCaptures<B>,
     /// The last replay on each stream.
     flights: Vec<Place<B>>,
+    repeat: Repeat<B>,
 }
 
 static_assertions::assert_impl_all!(Graph: Send);
@@ -106,6 +107,7 @@ impl<B: Backend> Graph<B> {
             downloads: contents.downloads.into_iter().map(landing).collect(),
             captures,
             flights: Vec::new(),
+            repeat: Repeat::new(),
         }
     }
 
@@ -139,17 +141,71 @@ impl<B: Backend> Graph<B> {
     }
 
     /// As [`replay`](Self::replay), for whoever has made sure that the stream may.
+    #[inline]
     pub(crate) fn replay_on(&mut self, stream: &Commands<B>, at: At) -> Result<(), Error> {
-        self.check_device("replay", stream, at)?;
-        self.forget_results();
+        let mut failed = None;
+        if self.replay_again(stream, at, &mut failed) {
+            return Ok(());
+        }
+        self.replay_anew(stream, at, failed)
+    }
+
+    /// A replay that repeats the one before, as most do, and of which nothing is to be refused, put in
+    /// order, or marked. Whether it was one, and did not fail.
+    #[inline]
+    fn replay_again(&mut self, stream: &Commands<B>, at: At, failed: &mut Option<Error>) -> bool {
         let Parts {
             executable,
             touched,
             ..
         } = &mut *self.parts;
-        let flights = &mut self.flights;
-        let mark = |error: &Error| mark_written(touched, at, error);
-        let replayed = noting(mark, || {
+        let (repeat, downloads, captures) = (&self.repeat, &mut self.downloads, &self.captures);
+        let are_same = || {
+            touched.iter().all(|touched| {
+                let block = touched.memory.block();
+                !block.mark.is_set() && repeat.is_last_on(&block.page().uses)
+            })
+        };
+        let replay = || {
+            forget_read(downloads);
+            match stream.transition(|t| B::replay(executable, t)) {
+                Ok(()) => true,
+                Err(error) => {
+                    *failed = Some(error);
+                    false
+                }
+            }
+        };
+        let touched = &**touched;
+        let note = move |panicked: &Error| {
+            stream.fail_wait("replay", at, panicked);
+            mark_written(touched, captures, at, panicked);
+        };
+        noting_panics(note, || stream.in_order_again(repeat, are_same, replay)) == Some(true)
+    }
+
+    /// Any other replay, or what one that repeats the one before has failed with.
+    #[cold]
+    fn replay_anew(
+        &mut self,
+        stream: &Commands<B>,
+        at: At,
+        failed: Option<Error>,
+    ) -> Result<(), Error> {
+        self.check_device("replay", stream, at)?;
+        let Parts {
+            executable,
+            touched,
+            ..
+        } = &mut *self.parts;
+        forget_read(&mut self.downloads);
+        let (flights, repeat) = (&mut self.flights, &mut self.repeat);
+        let captures = &self.captures;
+        let mark = |error: &Error| mark_written(touched, captures, at, error);
+        noting(mark, || {
+            if let Some(failed) = failed {
+                return stream.wait("replay", at, || Err(failed));
+            }
             touched
                 .iter()
                 .filter(|touched| touched.input)
@@ -158,15 +214,14 @@ impl<B: Backend> Graph<B> {
                 let pages = touched
                     .iter()
                     .map(|touched| (touched.memory.block().page(), touched.written));
+                note_flight(flights, repeat.last());
                 let submit = || stream.transition(|t| B::replay(executable, t));
-                let (done, here) = stream.in_order(pages, submit);
+                let (done, here) = stream.in_order_first(repeat, pages, submit);
                 // Also where it failed: a driver may say so of a replay that it has started.
-                flights.retain(|flight| !flight.is_same_line(&here));
-                flights.push(here);
+                note_flight(flights, Some(here));
                 done
             })
-        });
-        replayed?;
+        })?;
         for touched in touched.iter().filter(|touched| touched.written_whole) {
             touched.memory.block().mark.clear();
         }
@@ -239,26 +294,23 @@ impl<B: Backend> Graph<B> {
 
     /// Marks what a replay that was refused should have written (N10).
     pub(crate) fn refuse(&mut self, at: At, error: &Error) {
-        self.forget_results();
-        mark_written(&self.parts.touched, at, error);
+        forget_read(&mut self.downloads);
+        mark_written(&self.parts.touched, &self.captures, at, error);
     }
 
-    /// What the host has read is no longer what the downloads hold.
-    fn forget_results(&mut self) {
-        for landing in &mut self.downloads {
-            landing.read.take();
-        }
+    /// The last replay on each stream.
+    fn flights(&self) -> impl Iterator<Item = Place<B>> {
+        self.flights.iter().cloned().chain(self.repeat.last())
     }
 
     /// Whether it was replayed since it was sealed.
     pub(crate) fn was_replayed(&self) -> bool {
-        !self.flights.is_empty()
+        self.flights().next().is_some()
     }
 
     /// Whether somebody has seen all its replays done.
     pub(crate) fn is_known_done(&self) -> bool {
-        let mut flights = self.flights.iter();
-        flights.all(|flight| flight.line.is_done(flight.at))
+        self.flights().all(|flight| flight.line.is_done(flight.at))
     }
 
     /// Waits until no replay of it is in flight.
@@ -266,7 +318,7 @@ impl<B: Backend> Graph<B> {
     /// # Errors
     /// What the work, or the wait, failed with.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        self.flights.iter().try_for_each(Place::wait)
+        self.flights().try_for_each(|flight| flight.wait())
     }
 
     fn check_device(&self, call: &'static str, stream: &Commands<B>, at: At) -> Result<(), Error> {
@@ -338,11 +390,36 @@ impl<B: Backend> Graph<B> {
     }
 }
 
-/// Marks what a replay failed to write, with the cause (M11).
-fn mark_written<B: Backend>(touched: &[Touched<B>], at: At, error: &Error) {
+/// What the host has read is of an earlier replay.
+fn forget_read<B: Backend>(downloads: &mut [Landing<B>]) {
+    for landing in downloads {
+        landing.read.take();
+    }
+}
+
+/// Marks what a replay should have written (M11).
+#[cold]
+fn mark_written<B: Backend>(
+    touched: &[Touched<B>],
+    captures: &DeviceCaptures<B>,
+    at: At,
+    error: &Error,
+) {
     let cause = Cause::new(|| "replay".into(), at, error);
     for touched in touched.iter().filter(|touched| touched.written) {
         touched.memory.block().mark.set(&cause);
+    }
+    captures.change();
+}
+
+/// Notes the last replay on a line.
+fn note_flight<B: Backend>(flights: &mut Vec<Place<B>>, last: Option<Place<B>>) {
+    let Some(last) = last else {
+        return;
+    };
+    match flights.iter_mut().find(|flight| flight.is_same_line(&last)) {
+        Some(flight) => *flight = last,
+        None => flights.push(last),
     }
 }
 
@@ -379,6 +456,7 @@ impl<B: Backend> Drop for Graph<B> {
         // SAFETY: this is the graph's drop, which runs once, and nothing reads the parts after it.
         let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
         let mut flights = std::mem::take(&mut self.flights);
+        note_flight(&mut flights, self.repeat.last());
         flights.retain(|flight| !flight.line.is_done(flight.at));
         if flights.is_empty() {
             drop(parts);

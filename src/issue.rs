@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::mem::forget;
+use std::sync::atomic::Ordering;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::access::Use;
@@ -11,7 +12,7 @@ use crate::captures::DeviceCaptures;
 use crate::commands::Commands;
 use crate::error::{At, Error};
 use crate::memory::{Cause, Page, Span};
-use crate::order::Place;
+use crate::order::{Noting, Place, Repeat};
 use crate::trace::Command;
 use crate::window::Course;
 
@@ -102,23 +103,97 @@ impl<B: Backend> Commands<B> {
         pages: impl Iterator<Item = (&'p Page<B>, bool)>,
         run: impl FnOnce() -> Result<R, Error>,
     ) -> (Result<R, Error>, Place<B>) {
+        self.in_turn(
+            |here| self.come_after(pages, here, &Noting::once(here)),
+            run,
+        )
+    }
+
+    /// As [`in_order`](Self::in_order), for a replay.
+    pub(crate) fn in_order_first<'p, R>(
+        &self,
+        repeat: &mut Repeat<B>,
+        pages: impl Iterator<Item = (&'p Page<B>, bool)>,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> (Result<R, Error>, Place<B>) {
+        self.in_turn(
+            |here| {
+                let noting = repeat.start(here);
+                self.come_after(pages, here, &noting)
+                    .inspect_err(|_| repeat.forget())
+            },
+            run,
+        )
+    }
+
+    /// As [`in_order_first`](Self::in_order_first), for a replay that repeats the one before: on the same
+    /// stream, over memory that nobody else has used or marked since, which `is_same` says, unless nothing has
+    /// changed at all. It comes after all that it must as it is. `None` if it is no such replay, and nothing
+    /// has run.
+    #[inline]
+    pub(crate) fn in_order_again<R>(
+        &self,
+        repeat: &Repeat<B>,
+        is_same: impl FnOnce() -> bool,
+        run: impl FnOnce() -> R,
+    ) -> Option<R> {
+        let line = self.line();
+        if B::ONE_QUEUE {
+            return None;
+        }
+        let place = repeat.moves_on(line)?;
+        let _submitting = Submitting::try_enter(self.captures().submitting())?;
+        // Before it is looked at: what changes meanwhile is seen by the next.
+        let changes = self.captures().changes();
+        if repeat.looked_at(changes) {
+            // All of it is as it was.
+        } else if is_same() {
+            repeat.look_at(changes);
+        } else {
+            return None;
+        }
+        let here = line.next_place();
+        place.store(here, Ordering::Release);
+        let done = run();
+        line.pass(here);
+        Some(done)
+    }
+
+    /// Runs a submission in the device's turn to submit, if there is more than one queue.
+    #[inline]
+    fn in_turn<R>(
+        &self,
+        order: impl FnOnce(&Place<B>) -> Result<(), Error>,
+        run: impl FnOnce() -> Result<R, Error>,
+    ) -> (Result<R, Error>, Place<B>) {
         let here = self.line().next();
         let done = if B::ONE_QUEUE {
             run()
         } else {
             Submitting::enter(self.captures().submitting()).and_then(|_submitting| {
-                let driver = self.driver()?;
-                let call = || Call::new(driver, self.device(), false);
-                let mut followed = self.followed().borrow_mut();
-                for (page, writes) in pages {
-                    followed.come_after(&page.uses, writes, &here, call)?;
-                }
-                drop(followed);
+                order(&here)?;
                 run()
             })
         };
-        here.pass();
+        here.line.pass(here.at);
         (done, here)
+    }
+
+    /// Puts this stream behind the last uses of memory by others, and notes that it uses it `here`.
+    fn come_after<'p>(
+        &self,
+        pages: impl Iterator<Item = (&'p Page<B>, bool)>,
+        here: &Place<B>,
+        noting: &Noting,
+    ) -> Result<(), Error> {
+        let driver = self.driver()?;
+        let call = || Call::new(driver, self.device(), false);
+        let mut followed = self.followed().borrow_mut();
+        self.captures().change();
+        for (page, writes) in pages {
+            followed.come_after(&page.uses, writes, &here.line, noting, call)?;
+        }
+        Ok(())
     }
 
     /// Runs one of the backend's waits or a replay. In a warm-up its failure is one of the warm-up:
@@ -129,11 +204,17 @@ impl<B: Backend> Commands<B> {
         at: At,
         run: impl FnOnce() -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let fail = |error: &Error| self.window().borrow_mut().fail_wait(name, at, error);
+        let fail = |error: &Error| self.fail_wait(name, at, error);
         noting(fail, || run().map_err(|error| error.placed(name, at)))
     }
 
+    /// Notes the failure of a wait or a replay.
+    pub(crate) fn fail_wait(&self, name: &'static str, at: At, error: &Error) {
+        self.window().borrow_mut().fail_wait(name, at, error);
+    }
+
     /// Runs one of the backend's transitions.
+    #[inline]
     pub(crate) fn transition<R>(
         &self,
         run: impl FnOnce(Transition<'_, B>) -> Result<R, Error>,
@@ -166,6 +247,7 @@ impl<B: Backend> Commands<B> {
                 used.span.block().mark.set(&cause);
             }
         }
+        self.captures().change();
     }
 }
 
@@ -209,10 +291,16 @@ pub(crate) fn noting<R>(
     note: impl Fn(&Error),
     run: impl FnOnce() -> Result<R, Error>,
 ) -> Result<R, Error> {
-    let unwinding = OnUnwind(|| note(&Error::Panicked));
+    noting_panics(&note, run).inspect_err(note)
+}
+
+/// Runs `run`, and tells `note` if a panic leaves it.
+#[inline(always)] // As above.
+pub(crate) fn noting_panics<R>(note: impl Fn(&Error), run: impl FnOnce() -> R) -> R {
+    let unwinding = OnUnwind(move || note(&Error::Panicked));
     let done = run();
     forget(unwinding);
-    done.inspect_err(note)
+    done
 }
 
 /// Runs its function when it is dropped: that is, when a panic keeps it from being forgotten.
@@ -237,19 +325,26 @@ impl<'a> Submitting<'a> {
     /// # Errors
     /// [`Error::InsideKernel`] where this thread is submitting already.
     fn enter(turn: &'a Mutex<()>) -> Result<Self, Error> {
+        Self::try_enter(turn).ok_or(Error::InsideKernel {
+            call: "submit",
+            at: None,
+        })
+    }
+
+    /// `None` where this thread is submitting already.
+    #[inline]
+    fn try_enter(turn: &'a Mutex<()>) -> Option<Self> {
         if SUBMITTING.get() {
-            return Err(Error::InsideKernel {
-                call: "submit",
-                at: None,
-            });
+            return None;
         }
         let turn = turn.lock().unwrap_or_else(PoisonError::into_inner);
         SUBMITTING.set(true);
-        Ok(Self(turn))
+        Some(Self(turn))
     }
 }
 
 impl Drop for Submitting<'_> {
+    #[inline]
     fn drop(&mut self) {
         SUBMITTING.set(false);
     }

@@ -5,6 +5,8 @@
 //! only when somebody else has to wait for such a place, so streams that share nothing cost each
 //! other nothing.
 
+use std::cell::Cell;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -82,8 +84,20 @@ impl<B: Backend> Line<B> {
     pub(crate) fn next(self: &Arc<Self>) -> Place<B> {
         Place {
             line: Arc::clone(self),
-            at: self.submitted().saturating_add(1),
+            at: self.next_place(),
         }
+    }
+
+    #[inline]
+    pub(crate) fn next_place(&self) -> u64 {
+        // Nobody submits so much that it wraps.
+        self.submitted().wrapping_add(1)
+    }
+
+    /// What was to be submitted there has been, or has failed.
+    #[inline]
+    pub(crate) fn pass(&self, place: u64) {
+        self.submitted.store(place, Ordering::Release);
     }
 
     /// All that was submitted up to `place` is done.
@@ -127,11 +141,6 @@ impl<B: Backend> Place<B> {
         self.line.number == other.line.number
     }
 
-    /// What was to be submitted here has been, or has failed.
-    pub(crate) fn pass(&self) {
-        self.line.submitted.store(self.at, Ordering::Release);
-    }
-
     /// Waits on the host until the work is done.
     pub(crate) fn wait(&self) -> Result<(), Error> {
         if self.line.is_done(self.at) {
@@ -141,41 +150,178 @@ impl<B: Backend> Place<B> {
     }
 }
 
-/// The last uses of a piece of memory: its last write, and the reads since, one a line.
+/// Who uses a piece of memory.
 pub(crate) struct Uses<B: Backend> {
-    write: Option<Place<B>>,
-    reads: Vec<Place<B>>,
+    last: Mutex<LastUses<B>>,
+    /// Who noted last: the [`Repeat`] of that number, or somebody who does not repeat. It changes under
+    /// the device's turn to submit.
+    by: AtomicU64,
+}
+
+/// The last uses of a piece of memory: its last write, and the reads since, one a line.
+struct LastUses<B: Backend> {
+    write: Option<Noted<B>>,
+    reads: Vec<Noted<B>>,
+}
+
+/// A use, as memory notes it.
+struct Noted<B: Backend> {
+    line: Arc<Line<B>>,
+    at: Moment,
+}
+
+/// A place on a line: of one submission, or of the last of many.
+#[derive(Clone)]
+enum Moment {
+    Once(u64),
+    Again(Arc<AtomicU64>),
+}
+
+impl<B: Backend> Noted<B> {
+    fn place(&self) -> Place<B> {
+        Place {
+            line: Arc::clone(&self.line),
+            at: match &self.at {
+                Moment::Once(at) => *at,
+                Moment::Again(at) => at.load(Ordering::Acquire),
+            },
+        }
+    }
+
+    fn is_on(&self, line: &Line<B>) -> bool {
+        self.line.number == line.number
+    }
 }
 
 impl<B: Backend> Uses<B> {
     pub(crate) fn none() -> Self {
         Self {
-            write: None,
-            reads: Vec::new(),
+            last: Mutex::new(LastUses {
+                write: None,
+                reads: Vec::new(),
+            }),
+            by: AtomicU64::new(NOBODY),
         }
     }
 
     /// Waits on the host until nothing uses the memory any more.
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        self.before(true).try_for_each(Place::wait)
+        let last = lock(&self.last);
+        last.before(true).try_for_each(|noted| noted.place().wait())
     }
+}
 
+impl<B: Backend> LastUses<B> {
     /// What must come before a read, or before a write.
-    fn before(&self, writes: bool) -> impl Iterator<Item = &Place<B>> {
+    fn before(&self, writes: bool) -> impl Iterator<Item = &Noted<B>> {
         let reads = if writes { &*self.reads } else { &[] };
         self.write.iter().chain(reads)
     }
 
-    fn note(&mut self, writes: bool, here: &Place<B>) {
+    fn note(&mut self, writes: bool, line: &Arc<Line<B>>, at: Moment) {
         if writes {
             self.reads.clear();
-            self.write = Some(here.clone());
+            let line = Arc::clone(line);
+            self.write = Some(Noted { line, at });
             return;
         }
-        let mine = self.reads.iter_mut().find(|place| place.is_same_line(here));
+        let mine = self.reads.iter_mut().find(|read| read.is_on(line));
         match mine {
-            Some(place) => place.at = here.at,
-            None => self.reads.push(here.clone()),
+            Some(read) => read.at = at,
+            None => self.reads.push(Noted {
+                line: Arc::clone(line),
+                at,
+            }),
+        }
+    }
+}
+
+/// Nobody's number.
+const NOBODY: u64 = 0;
+
+/// What a graph notes at each replay. As long as it is replayed on one line, and nobody else uses its
+/// memory, all of it is noted already, and only the place is another.
+pub(crate) struct Repeat<B: Backend> {
+    number: u64,
+    noted: Option<(Arc<Line<B>>, Arc<AtomicU64>)>,
+    /// The change of the device at which all of the memory was seen to be as it was left.
+    looked_at: Cell<Option<NonZeroU64>>,
+}
+
+impl<B: Backend> Repeat<B> {
+    pub(crate) fn new() -> Self {
+        Self {
+            number: NOBODY,
+            noted: None,
+            looked_at: Cell::new(None),
+        }
+    }
+
+    /// Whether nothing has changed since.
+    #[inline]
+    pub(crate) fn looked_at(&self, changes: u64) -> bool {
+        self.looked_at.get().is_some_and(|at| at.get() == changes)
+    }
+
+    pub(crate) fn look_at(&self, changes: u64) {
+        self.looked_at.set(NonZeroU64::new(changes));
+    }
+
+    /// The place of the last replay on the line that it is noted on.
+    pub(crate) fn last(&self) -> Option<Place<B>> {
+        let (line, at) = self.noted.as_ref()?;
+        Some(Place {
+            line: Arc::clone(line),
+            at: at.load(Ordering::Acquire),
+        })
+    }
+
+    /// The place of another replay on `line`, if memory is noted on that.
+    #[inline]
+    pub(crate) fn moves_on(&self, line: &Arc<Line<B>>) -> Option<&AtomicU64> {
+        match &self.noted {
+            Some((noted, at)) if Arc::ptr_eq(noted, line) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Whether nobody else has used this memory since. Under the device's turn to submit.
+    #[inline]
+    pub(crate) fn is_last_on(&self, uses: &Uses<B>) -> bool {
+        uses.by.load(Ordering::Relaxed) == self.number
+    }
+
+    /// All of it is to be noted at `here`, by the answer.
+    pub(crate) fn start(&mut self, here: &Place<B>) -> Noting {
+        static NEXT: AtomicU64 = AtomicU64::new(NOBODY + 1);
+        let at = Arc::new(AtomicU64::new(here.at));
+        self.number = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.looked_at.set(None);
+        self.noted = Some((Arc::clone(&here.line), Arc::clone(&at)));
+        Noting {
+            by: self.number,
+            at: Moment::Again(at),
+        }
+    }
+
+    /// It could not be noted.
+    pub(crate) fn forget(&mut self) {
+        self.noted = None;
+    }
+}
+
+/// How a use is noted.
+pub(crate) struct Noting {
+    by: u64,
+    at: Moment,
+}
+
+impl Noting {
+    /// By somebody who does not repeat it.
+    pub(crate) fn once<B: Backend>(here: &Place<B>) -> Self {
+        Self {
+            by: NOBODY,
+            at: Moment::Once(here.at),
         }
     }
 }
@@ -204,23 +350,25 @@ impl Followed {
         Ok(())
     }
 
-    /// Before a use of memory on line `here`: waits for the uses that it must come after, and notes
-    /// it. To be called, with the submission itself, under the device's [`Submitting`] lock, so that
-    /// a note is never seen before what it notes was submitted.
+    /// Before a use of memory on a line: waits for the uses that it must come after, and notes it. To
+    /// be called, with the submission itself, under the device's [`Submitting`] lock, so that a note is
+    /// never seen before what it notes was submitted.
     pub(crate) fn come_after<'a, B: Backend>(
         &mut self,
-        uses: &Mutex<Uses<B>>,
+        uses: &Uses<B>,
         writes: bool,
-        here: &Place<B>,
+        line: &Arc<Line<B>>,
+        noting: &Noting,
         call: impl Fn() -> Call<'a, B>,
     ) -> Result<(), Error> {
-        let mut uses = lock(uses);
-        for place in uses.before(writes) {
-            if !place.is_same_line(here) {
-                self.follow(place, call())?;
+        let mut last = lock(&uses.last);
+        for noted in last.before(writes) {
+            if !noted.is_on(line) {
+                self.follow(&noted.place(), call())?;
             }
         }
-        uses.note(writes, here);
+        last.note(writes, line, noting.at.clone());
+        uses.by.store(noting.by, Ordering::Relaxed);
         Ok(())
     }
 }

@@ -1,7 +1,5 @@
 //! One allocation of the driver, and the work that may still use it.
 
-use std::sync::{Mutex, PoisonError};
-
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::order::Uses;
@@ -11,7 +9,7 @@ use crate::order::Uses;
 pub(crate) struct Page<B: Backend> {
     pub(crate) memory: B::Memory,
     pub(crate) bytes: usize,
-    pub(crate) uses: Mutex<Uses<B>>,
+    pub(crate) uses: Uses<B>,
     /// Whether it is the caller's: never the pool's to lend, and given back when nobody uses it.
     pub(crate) adopted: bool,
 }
@@ -21,7 +19,7 @@ impl<B: Backend> Page<B> {
         Ok(Self {
             memory: device.allocate(bytes)?,
             bytes,
-            uses: Mutex::new(Uses::none()),
+            uses: Uses::none(),
             adopted: false,
         })
     }
@@ -32,15 +30,14 @@ impl<B: Backend> Page<B> {
         Self {
             memory,
             bytes,
-            uses: Mutex::new(Uses::none()),
+            uses: Uses::none(),
             adopted: true,
         }
     }
 
     /// Waits for the work that uses it, on any stream (M8).
     pub(crate) fn wait(&self) -> Result<(), Error> {
-        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        uses.wait()
+        self.uses.wait()
     }
 }
 

@@ -211,3 +211,58 @@ fn two_threads_on_one_buffer_lose_no_update() {
     });
     assert_eq!(two.first.read(&two.y).unwrap(), [400.0, 800.0]);
 }
+
+/// M9: also a replay that repeats the one before, on a stream that others have followed already.
+#[test]
+fn others_come_after_the_last_of_many_replays() {
+    let two = two();
+    let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
+    for round in [10.0, 20.0, 30.0] {
+        // By the stream of the graph, so that nothing of it needs to be noted anew but the write.
+        first.write(&two.x, &[round, round]).unwrap();
+        for _ in 0..3 {
+            graph.replay(&first).unwrap();
+        }
+        two.second.add(&two.y, &two.z, 1.0).unwrap();
+        graph.replay(&first).unwrap();
+        two.second.write(&two.x, &[0.0, 0.0]).unwrap();
+        assert_eq!(two.second.read(&two.z).unwrap(), [round + 2.0; 2]);
+        assert_eq!(first.read(&two.y).unwrap(), [round + 1.0; 2]);
+    }
+}
+
+/// M9: and a replay comes after what others did with its memory since the last one.
+#[test]
+fn a_repeated_replay_comes_after_what_others_did_in_between() {
+    let two = two();
+    let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
+    graph.replay(&first).unwrap();
+    graph.replay(&first).unwrap();
+    two.second.write(&two.x, &[5.0, 6.0]).unwrap();
+    graph.replay(&first).unwrap();
+    assert_eq!(first.read(&two.y).unwrap(), [6.0, 7.0]);
+    two.second.add(&two.y, &two.z, 0.0).unwrap();
+    two.second.fill(&two.x, 1.0).unwrap();
+    graph.replay(&first).unwrap();
+    assert_eq!(two.second.read(&two.z).unwrap(), [6.0, 7.0]);
+    assert_eq!(first.read(&two.y).unwrap(), [2.0, 2.0]);
+}
+
+/// M9: the graph is replayed on one stream, then on the other, then on the first again.
+#[test]
+fn replays_on_two_streams_in_turn_are_in_order() {
+    let two = two();
+    let (first, mut graph, ()) = two.first.capture(|c| c.accumulate(&two.x, &two.y)).unwrap();
+    first.fill(&two.y, 0.0).unwrap();
+    for stream in [
+        &first,
+        &first,
+        &two.second,
+        &two.second,
+        &first,
+        &two.second,
+    ] {
+        graph.replay(stream).unwrap();
+    }
+    assert_eq!(first.read(&two.y).unwrap(), [6.0, 12.0]);
+}
