@@ -144,7 +144,8 @@ impl<B: Backend> Graph<B> {
     #[inline]
     pub(crate) fn replay_on(&mut self, stream: &Commands<B>, at: At) -> Result<(), Error> {
         let mut failed = None;
-        if self.replay_again(stream, at, &mut failed) {
+        // With one queue there is no order to be made, and nothing to be spared.
+        if !B::ONE_QUEUE && self.replay_again(stream, at, &mut failed) {
             return Ok(());
         }
         self.replay_anew(stream, at, failed)
@@ -185,7 +186,6 @@ impl<B: Backend> Graph<B> {
     }
 
     /// Any other replay, or what one that repeats the one before has failed with.
-    #[cold]
     fn replay_anew(
         &mut self,
         stream: &Commands<B>,

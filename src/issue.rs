@@ -138,9 +138,6 @@ impl<B: Backend> Commands<B> {
         run: impl FnOnce() -> R,
     ) -> Option<R> {
         let line = self.line();
-        if B::ONE_QUEUE {
-            return None;
-        }
         let place = repeat.moves_on(line)?;
         let _submitting = Submitting::try_enter(self.captures().submitting())?;
         // Before it is looked at: what changes meanwhile is seen by the next.

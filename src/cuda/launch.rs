@@ -348,7 +348,7 @@ macro_rules! arguments {
                         let mut parameters: [*mut c_void; $count] =
                             [$(self.$place.parameter(&_slots[$place])),*];
                         $(self.$place.keep(commands);)*
-                        launch(driver, recording, function, config, &mut parameters)
+                        launch(driver, recording, function, &config, &mut parameters)
                     })
                 })
             }
@@ -388,34 +388,29 @@ fn launch(
     driver: &Driver,
     recording: bool,
     function: &CudaFunction,
-    config: LaunchConfig,
+    config: &LaunchConfig,
     parameters: &mut [*mut c_void],
 ) -> Result<(), Error> {
-    driver.keep(recording, function);
-    let ((gx, gy, gz), (bx, by, bz)) = (config.grid_dim, config.block_dim);
-    let shared = config.shared_mem_bytes;
     let parameters = parameters.as_mut_ptr();
-    let call = "cuLaunchKernel";
-    let run = |stream| {
+    driver.launch(recording, function, |stream| {
         // SAFETY: the launch's caller has promised all but this: the function is kept with its module
         // until its work is done, and the parameters are read before the call returns.
         unsafe {
             sys::cuLaunchKernel(
                 function.cu_function(),
-                gx,
-                gy,
-                gz,
-                bx,
-                by,
-                bz,
-                shared,
+                config.grid_dim.0,
+                config.grid_dim.1,
+                config.grid_dim.2,
+                config.block_dim.0,
+                config.block_dim.1,
+                config.block_dim.2,
+                config.shared_mem_bytes,
                 stream,
                 parameters,
                 std::ptr::null_mut(),
             )
         }
-    };
-    driver.submit(recording, call, run)
+    })
 }
 
 #[cold]

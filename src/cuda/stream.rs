@@ -340,34 +340,55 @@ impl Driver {
     }
 
     /// Makes a call whose work goes to the stream, and counts its node in a window.
-    #[inline]
     pub(super) fn submit(
         &self,
         recording: bool,
         call: &'static str,
         run: impl Fn(CUstream) -> CUresult,
     ) -> Result<(), Error> {
-        let run = || run(self.stream.handle());
-        if !recording {
-            self.context().bind()?;
-            return check(call, run());
-        }
-        self.context().bound(call, run)?;
-        if let Some(window) = &mut *self.window.borrow_mut() {
-            window.nodes += 1;
-        }
-        Ok(())
+        self.note(recording, |window| window.nodes += 1, || ());
+        self.call(recording, call, run)
     }
 
-    /// Keeps the module of a function loaded, as long as what launches it may run.
+    /// As [`submit`](Self::submit), for a launch: its module must stay loaded as long as it may run.
     #[inline]
-    pub(super) fn keep(&self, recording: bool, function: &CudaFunction) {
-        if !recording {
-            return self.functions.borrow_mut().keep(function);
-        }
-        if let Some(window) = &mut *self.window.borrow_mut() {
+    pub(super) fn launch(
+        &self,
+        recording: bool,
+        function: &CudaFunction,
+        run: impl Fn(CUstream) -> CUresult,
+    ) -> Result<(), Error> {
+        let in_window = |window: &mut Window| {
+            window.nodes += 1;
             window.functions.keep(function);
+        };
+        let outside = || self.functions.borrow_mut().keep(function);
+        self.note(recording, in_window, outside);
+        self.call(recording, "cuLaunchKernel", run)
+    }
+
+    #[inline]
+    fn note(&self, recording: bool, in_window: impl FnOnce(&mut Window), outside: impl FnOnce()) {
+        if !recording {
+            outside();
+        } else if let Some(window) = &mut *self.window.borrow_mut() {
+            in_window(window);
         }
+    }
+
+    #[inline]
+    fn call(
+        &self,
+        recording: bool,
+        call: &'static str,
+        run: impl Fn(CUstream) -> CUresult,
+    ) -> Result<(), Error> {
+        let run = || run(self.stream.handle());
+        if recording {
+            return self.context().bound(call, run);
+        }
+        self.context().bind()?;
+        check(call, run())
     }
 
     /// The stream has been waited for.

@@ -266,3 +266,51 @@ fn replays_on_two_streams_in_turn_are_in_order() {
     }
     assert_eq!(first.read(&two.y).unwrap(), [6.0, 12.0]);
 }
+
+/// M11: a mark that was set since the last of many replays is seen, by the first that comes after it.
+#[test]
+fn a_repeated_replay_is_refused_over_memory_that_was_marked_in_between() {
+    for elsewhere in [false, true] {
+        let two = two();
+        let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
+        for _ in 0..3 {
+            graph.replay(&first).unwrap();
+        }
+        two.device.fail("write", Fault::Refuse);
+        let stream = if elsewhere { &two.second } else { &first };
+        stream.write(&two.x, &[5.0, 6.0]).unwrap_err();
+        for _ in 0..2 {
+            let refused = graph.replay(&first).unwrap_err();
+            assert!(matches!(refused, Error::Marked { .. }), "{refused:?}");
+        }
+        let marked = first.read(&two.y).unwrap_err();
+        assert!(matches!(marked, Error::Marked { .. }), "{marked:?}");
+        first.write(&two.x, &[7.0, 8.0]).unwrap();
+        graph.replay(&first).unwrap();
+        assert_eq!(first.read(&two.y).unwrap(), [8.0, 9.0]);
+    }
+}
+
+/// M11, M8: one of many replays that fails marks what it should have written, and may be in flight.
+#[test]
+fn a_repeated_replay_that_fails_marks_its_outputs() {
+    for fault in [Fault::Refuse, Fault::Panic] {
+        let two = two();
+        let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
+        for _ in 0..3 {
+            graph.replay(&first).unwrap();
+        }
+        two.device.fail("replay", fault);
+        match fault {
+            Fault::Panic => panics(|| graph.replay(&first)),
+            _ => {
+                let refused = graph.replay(&first).unwrap_err();
+                assert!(told(&refused).contains("replay at"), "{refused}");
+            }
+        }
+        let marked = first.read(&two.y).unwrap_err();
+        assert!(matches!(marked, Error::Marked { .. }), "{marked:?}");
+        graph.replay(&first).unwrap();
+        assert_eq!(first.read(&two.y).unwrap(), [2.0, 3.0]);
+    }
+}
