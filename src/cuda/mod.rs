@@ -1,4 +1,4 @@
-//! Hardware graphs on NVIDIA GPUs, through [`cudarc`](::cudarc): the driver records, this crate keeps
+//! Hardware graphs on NVIDIA GPUs, through [`cudarc`]: the driver records, this crate keeps
 //! the order.
 //!
 //! ```no_run
