@@ -94,8 +94,9 @@
 //! # Backends
 //!
 //! [`Host`] is always there and needs no GPU; it fails where it is told to, for tests of error paths
-//! ([`Host::builder`]). The feature `wgpu` adds a module of that name: software graphs on any GPU that
-//! wgpu drives, on native targets. [`Backend`] is for drivers of your own.
+//! ([`Host::builder`]). `Wgpu` (feature `wgpu`, module `wgpu`) captures software graphs on any GPU that wgpu
+//! drives, on native targets. `Cuda` (feature `cuda`, module `cuda`) captures with the driver's own graphs, through
+//! `cudarc`. [`Backend`] is for drivers of your own.
 
 #![deny(unsafe_code)]
 #![warn(missing_docs, unreachable_pub)]

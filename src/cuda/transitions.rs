@@ -180,8 +180,8 @@ impl<M: Mode> Backend for Cuda<M> {
         let context = t.driver().context();
         context.bind()?;
         let Recorded { captured, window } = recorded;
-        let nodes = inspect(&captured, &window)?;
-        let handle = context.apart(|| instantiate(&captured, &nodes))?;
+        inspect(&captured, &window)?;
+        let handle = context.apart(|| instantiate(&captured))?;
         let executable = Executable {
             context: Arc::clone(context),
             handle,
@@ -411,7 +411,7 @@ impl Value {
 }
 
 /// Refuses a graph that is not what the commands recorded.
-fn inspect(captured: &Captured, window: &Window) -> Result<Vec<CUgraphNode>, Error> {
+fn inspect(captured: &Captured, window: &Window) -> Result<(), Error> {
     let count = node_count(captured.graph)?;
     if count != window.nodes {
         return Err(Unexpected::Count {
@@ -422,10 +422,9 @@ fn inspect(captured: &Captured, window: &Window) -> Result<Vec<CUgraphNode>, Err
     }
     // Where nobody else had the stream, the nodes are those of the commands.
     if !window.foreign {
-        return Ok(Vec::new());
+        return Ok(());
     }
-    let nodes = captured.nodes(count)?;
-    for (index, node) in nodes.iter().enumerate() {
+    for (index, node) in captured.nodes(count)?.iter().enumerate() {
         let kind = kind_of(*node)?;
         let memory = [
             CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
@@ -435,7 +434,7 @@ fn inspect(captured: &Captured, window: &Window) -> Result<Vec<CUgraphNode>, Err
             return Err(Unexpected::Memory { index }.into());
         }
     }
-    Ok(nodes)
+    Ok(())
 }
 
 fn kind_of(node: CUgraphNode) -> Result<CUgraphNodeType, Error> {
@@ -447,7 +446,7 @@ fn kind_of(node: CUgraphNode) -> Result<CUgraphNodeType, Error> {
     Ok(kind)
 }
 
-fn instantiate(captured: &Captured, nodes: &[CUgraphNode]) -> Result<CUgraphExec, Error> {
+fn instantiate(captured: &Captured) -> Result<CUgraphExec, Error> {
     let mut parameters = CUDA_GRAPH_INSTANTIATE_PARAMS {
         flags: 0,
         hUploadStream: null_mut(),
@@ -469,10 +468,15 @@ fn instantiate(captured: &Captured, nodes: &[CUgraphNode]) -> Result<CUgraphExec
         if parameters.result_out == success && node.is_null() {
             return refused;
         }
+        let index_of = || {
+            let nodes = captured.nodes(node_count(captured.graph).ok()?).ok()?;
+            nodes.iter().position(|other| *other == node)
+        };
+        let blamed = !node.is_null();
         Unexpected::Refused {
             result: parameters.result_out,
-            node: (!node.is_null()).then(|| kind_of(node).ok()).flatten(),
-            index: nodes.iter().position(|other| *other == node),
+            node: blamed.then(|| kind_of(node).ok()).flatten(),
+            index: blamed.then(index_of).flatten(),
             refused,
         }
         .into()

@@ -136,6 +136,63 @@ fn a_driver_without_a_device_is_an_error() {
     assert!(child.status.success() && out.contains("1 passed"), "{out}");
 }
 
+/// Where there is no driver at all, that is an error too.
+#[test]
+fn no_driver_is_an_error() {
+    const CHILD: &str = "GRAPH_CAPTURE_TEST_NO_DRIVER";
+    if std::env::var_os(CHILD).is_some() {
+        // The simulated driver is not opened.
+        match Cuda::new(0) {
+            Err(refused) => {
+                assert!(matches!(refused, Error::Unavailable { .. }), "{refused:?}");
+                assert!(told(&refused).contains("libcuda.so"), "{refused}");
+            }
+            Ok(_) => eprintln!("skipped: this machine has a driver"),
+        }
+        return;
+    }
+    let test = "adopting::no_driver_is_an_error";
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args([test, "--exact"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let out = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success() && out.contains("1 passed"), "{out}");
+}
+
+/// The driver's reason, and the node that it blames, where it gives them.
+#[test]
+fn a_graph_that_is_not_made_executable_is_told_with_its_node() {
+    if driver::skipped() {
+        return;
+    }
+    const KERNEL: u32 = 0;
+    let Adopted {
+        kernels,
+        stream,
+        device,
+        x,
+        y,
+        ..
+    } = adopted();
+    let refused = driver::refuse_nodes(KERNEL, || {
+        stream
+            .capture(|c| {
+                c.fill(&y, 1.0)?;
+                add(c, &kernels, &x, &y, 1.0)
+            })
+            .unwrap_err()
+    });
+    let (error, stream) = refused.into_parts();
+    let told = told(&error);
+    for says in ["NODE_OPERATION_NOT_SUPPORTED", "KERNEL", "node 1", "(801)"] {
+        assert!(told.contains(says), "{told} does not say {says}");
+    }
+    assert!(!device.status().any_active());
+    assert_usable_with_copies(stream);
+}
+
 /// A stream of the program's is captured as one of ours.
 #[test]
 fn a_stream_of_the_programs_is_captured() {

@@ -30,7 +30,10 @@ fn driver() -> Option<&'static Library> {
                 .map(|folder: &Path| folder.join("libcuda_sim.so"))
                 .into_iter()
                 .find(|file| file.exists())
-                .expect("the simulated driver: cargo build -p cuda-sim");
+                .expect(
+                    "the simulated driver, which cargo builds with the tests of the repository; elsewhere, \
+                     GRAPH_CAPTURE_REQUIRE=cuda has them run on a real one",
+                );
             // SAFETY: its initializer prints a line.
             let library = unsafe { Library::new(&file) }.unwrap();
             say(&format!(
@@ -121,6 +124,15 @@ pub fn calls_of<R>(run: impl FnOnce() -> R) -> (R, Vec<String>) {
 /// How many of `calls` are of that name.
 pub fn count(calls: &[String], name: &str) -> usize {
     calls.iter().filter(|call| *call == name).count()
+}
+
+/// Has this thread's graphs not be made executable because of their nodes of that kind, by `CUgraphNodeType`.
+pub fn refuse_nodes<R>(kind: u32, run: impl FnOnce() -> R) -> R {
+    let refuse: extern "C" fn(u32) = control("cuda_sim_refuse_nodes");
+    refuse(kind);
+    let done = run();
+    refuse(u32::MAX);
+    done
 }
 
 /// A call that fails: of those that this thread makes, counted from 0.

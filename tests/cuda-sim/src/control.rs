@@ -23,13 +23,13 @@ impl Kind {
     pub(crate) const COUNT: usize = 7;
 }
 
-#[derive(Default)]
 struct Thread {
     logging: bool,
     log: Vec<&'static str>,
     calls: usize,
     fault: Option<Fault>,
     failed: Option<&'static str>,
+    refused_nodes: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -40,7 +40,16 @@ struct Fault {
 }
 
 thread_local! {
-    static THREAD: RefCell<Thread> = RefCell::default();
+    static THREAD: RefCell<Thread> = const {
+        RefCell::new(Thread {
+            logging: false,
+            log: Vec::new(),
+            calls: 0,
+            fault: None,
+            failed: None,
+            refused_nodes: u32::MAX,
+        })
+    };
 }
 
 /// A call of the driver: logged, and failed where it was told to.
@@ -127,6 +136,16 @@ pub unsafe extern "C" fn cuda_sim_failed(into: *mut c_char, room: usize) -> usiz
     // SAFETY: the caller has that room.
     unsafe { into.copy_from_nonoverlapping(name.as_ptr().cast(), bytes) };
     name.len()
+}
+
+/// From now on this thread makes no graph executable that has a node of that `CUgraphNodeType`.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_refuse_nodes(kind: u32) {
+    THREAD.with_borrow_mut(|thread| thread.refused_nodes = kind);
+}
+
+pub(crate) fn refused_nodes() -> u32 {
+    THREAD.with_borrow(|thread| thread.refused_nodes)
 }
 
 /// How many objects of each [`Kind`] live in a context; all zeroes where there is no such context.

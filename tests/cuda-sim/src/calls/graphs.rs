@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::put;
 use crate::code;
-use crate::control::{Kind, call};
+use crate::control::{Kind, call, refused_nodes};
 use crate::run::{Op, Work};
 use crate::state::{Code, Done, Executable, Sim};
 
@@ -99,11 +99,23 @@ pub unsafe extern "C" fn cuGraphInstantiateWithParams(
     parameters: *mut Parameters,
 ) -> Code {
     call("cuGraphInstantiateWithParams", |sim| {
-        let done = instantiate(sim, into, graph);
+        let refused = sim.graphs.get(&graph).and_then(|graph| {
+            let kind = refused_nodes();
+            let place = graph.nodes.iter().position(|node| node.kind == kind)?;
+            graph.handles.get(place).copied()
+        });
+        let (done, node, result) = match refused {
+            // `CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED`
+            Some(node) => (Err(code::NOT_SUPPORTED), node, 3),
+            None => {
+                let done = instantiate(sim, into, graph);
+                (done, 0, u32::from(done.is_err()))
+            }
+        };
         // SAFETY: the caller has put parameters there.
         unsafe {
-            (*parameters).error_node = 0;
-            (*parameters).result = u32::from(done.is_err());
+            (*parameters).error_node = node;
+            (*parameters).result = result;
         }
         done
     })
