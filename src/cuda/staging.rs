@@ -12,13 +12,12 @@ use cudarc::driver::sys::{self, CUdeviceptr};
 
 use crate::error::Error;
 use crate::lost::keep_for_good;
-use crate::memory::page_bytes;
 
 use super::call::{check, make};
 use super::context::{Context, Loss};
 use super::stream::{Point, RawStream};
 
-/// Small writes share a block of this size.
+/// Blocks are of a multiple of this size, and small writes share one.
 const BLOCK: usize = 1 << 16;
 
 /// As much stays allocated for the next writes and reads.
@@ -43,7 +42,7 @@ unsafe impl Send for Block {}
 impl Block {
     /// A block for `bytes` bytes, of the shelf's if there is one.
     pub(super) fn take(context: &Context, bytes: usize) -> Result<Self, Error> {
-        let size = page_bytes(bytes.max(BLOCK));
+        let size = bytes.max(1).next_multiple_of(BLOCK);
         if let Some(block) = context.shelf.take(size) {
             return Ok(block);
         }
