@@ -327,7 +327,9 @@ impl<M: Mode> Backend for Cuda<M> {
 #[inline]
 pub(super) fn address<M: Mode>(span: Span<'_, Cuda<M>>) -> u64 {
     // A span lies in its memory.
-    span.memory().address().wrapping_add(span.range().start as u64)
+    span.memory()
+        .address()
+        .wrapping_add(span.range().start as u64)
 }
 
 /// The driver has been waited for: outside windows, so pinned memory may go.

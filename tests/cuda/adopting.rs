@@ -354,6 +354,30 @@ fn modules_stay_loaded_as_long_as_they_are_used() {
     }
 }
 
+/// And as long as launches outside of captures are under way, also where their stream goes.
+#[test]
+fn modules_stay_loaded_until_eager_launches_are_done() {
+    for drops in [false, true] {
+        let Adopted {
+            kernels,
+            stream,
+            device,
+            x,
+            y,
+            ..
+        } = adopted();
+        add(&stream, &kernels, &x, &y, 2.0).unwrap();
+        drop(kernels);
+        let stream = if drops {
+            drop(stream);
+            device.stream().unwrap()
+        } else {
+            stream
+        };
+        assert_eq!(stream.read(&y).unwrap(), [3.0, 4.0]);
+    }
+}
+
 /// M1: a slice that is adopted is a buffer, and goes back to its stream when nobody uses it.
 #[test]
 fn a_slice_is_adopted_with_what_it_holds() {

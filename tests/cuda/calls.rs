@@ -202,6 +202,30 @@ fn writes_share_pinned_memory() {
     assert_eq!(device.memory().pinned, 0);
 }
 
+/// And none of it is used again before its write is done, also where nobody waits.
+#[test]
+fn pinned_memory_is_used_again_when_its_writes_are_done() {
+    const BYTES: usize = 50_000;
+    let Some(Bench { stream, .. }) = bench() else {
+        return;
+    };
+    let buffers: Vec<_> = (0..50u8)
+        .map(|value| stream.upload(&[value; BYTES]).unwrap())
+        .collect();
+    for (value, buffer) in (100..).zip(&buffers) {
+        stream.write(buffer, &[value; BYTES]).unwrap();
+    }
+    for (value, buffer) in (100..).zip(&buffers) {
+        assert!(
+            stream
+                .read(buffer)
+                .unwrap()
+                .iter()
+                .all(|byte| *byte == value)
+        );
+    }
+}
+
 /// M8: a graph may be dropped while its replay is in flight, from any thread.
 #[test]
 fn a_graph_is_dropped_in_flight_on_another_thread() {
