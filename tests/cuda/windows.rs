@@ -171,10 +171,19 @@ fn windows_of_two_contexts_on_one_thread_both_seal() {
         }
         (job, stream.begin().unwrap())
     });
-    for _ in 0..3 {
-        for ((job, stream), (_, kernels)) in opened.iter().zip(&both) {
-            job.step(stream, kernels);
+    let record = || {
+        for _ in 0..3 {
+            for ((job, stream), (_, kernels)) in opened.iter().zip(&both) {
+                job.step(stream, kernels);
+            }
         }
+    };
+    if driver::is_simulated() {
+        // Each in its context, and none refused first.
+        let ((), calls) = driver::calls_of(record);
+        assert_eq!(driver::count(&calls, "cuLaunchKernel"), 6, "{calls:?}");
+    } else {
+        record();
     }
     for (job, stream) in opened {
         drop(job.finish(stream));
