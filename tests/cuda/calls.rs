@@ -258,6 +258,37 @@ fn a_graph_is_dropped_in_flight_on_another_thread() {
     drop(others);
 }
 
+/// M8: also where an earlier replay of it is known to be done.
+#[test]
+fn a_graph_is_dropped_in_flight_after_replays_that_are_done() {
+    let Some(Bench {
+        stream,
+        kernels,
+        x,
+        y,
+        ..
+    }) = bench()
+    else {
+        return;
+    };
+    let (stream, mut graph, ()) = stream
+        .capture(|c| {
+            c.write(&x, &[7.0, 8.0])?;
+            add(c, &kernels, &x, &y, 1.0)
+        })
+        .unwrap();
+    graph.replay(&stream).unwrap();
+    stream.synchronize().unwrap();
+    graph.replay(&stream).unwrap();
+    drop(graph);
+    // All pinned memory that is free is used again.
+    let others: Vec<_> = (0..6)
+        .map(|_| stream.upload(&[9u8; 60_000]).unwrap())
+        .collect();
+    assert_eq!(stream.read(&y).unwrap(), [8.0, 9.0]);
+    drop(others);
+}
+
 /// M8: a wait that fails keeps the memory, and counts it.
 #[test]
 fn memory_that_nobody_could_wait_for_is_kept_and_counted() {

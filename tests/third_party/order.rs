@@ -267,18 +267,42 @@ fn replays_on_two_streams_in_turn_are_in_order() {
     assert_eq!(first.read(&two.y).unwrap(), [6.0, 12.0]);
 }
 
+/// M9: a replay that repeats the one before takes a place of its own, also for a stream that had come after
+/// that one already.
+#[test]
+fn a_stream_that_follows_comes_after_each_repeated_replay() {
+    let two = two();
+    let (first, mut graph, ()) = two.first.capture(|c| c.accumulate(&two.x, &two.y)).unwrap();
+    first.fill(&two.y, 0.0).unwrap();
+    let (v, w) = (two.second.alloc(2).unwrap(), first.alloc(2).unwrap());
+    graph.replay(&first).unwrap();
+    graph.replay(&first).unwrap();
+    // Over memory that the graph has nothing to do with.
+    first.fill(&w, 1.0).unwrap();
+    two.second.add(&w, &v, 0.0).unwrap();
+    graph.replay(&first).unwrap();
+    two.second.add(&two.y, &two.z, 0.0).unwrap();
+    assert_eq!(two.second.read(&two.z).unwrap(), [3.0, 6.0]);
+}
+
 /// M11: a mark that was set since the last of many replays is seen, by the first that comes after it.
 #[test]
 fn a_repeated_replay_is_refused_over_memory_that_was_marked_in_between() {
-    for elsewhere in [false, true] {
+    for (elsewhere, reaches_the_driver) in
+        [(false, false), (false, true), (true, false), (true, true)]
+    {
         let two = two();
         let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
         for _ in 0..3 {
             graph.replay(&first).unwrap();
         }
-        two.device.fail("write", Fault::Refuse);
         let stream = if elsewhere { &two.second } else { &first };
-        stream.write(&two.x, &[5.0, 6.0]).unwrap_err();
+        if reaches_the_driver {
+            two.device.fail("write", Fault::Refuse);
+            stream.write(&two.x, &[5.0, 6.0]).unwrap_err();
+        } else {
+            stream.write(&two.x, &[5.0]).unwrap_err();
+        }
         for _ in 0..2 {
             let refused = graph.replay(&first).unwrap_err();
             assert!(matches!(refused, Error::Marked { .. }), "{refused:?}");
