@@ -473,6 +473,39 @@ fn a_shared_slice_is_read_and_kept() {
     }
 }
 
+/// M9: what was written to a shared slice before the capture comes before every replay, on any stream.
+#[test]
+fn a_shared_slice_is_written_before_any_replay() {
+    let Adopted {
+        context,
+        kernels,
+        stream,
+        device,
+        y,
+        ..
+    } = adopted();
+    let other = device.stream().unwrap();
+    stream.synchronize().unwrap();
+    let own = context.new_stream().unwrap();
+    let x = Arc::new(own.clone_htod(&[5.0f32, 6.0]).unwrap());
+    // What the warm-up writes is not what is read below.
+    let scratch = stream.alloc::<f32>(2).unwrap();
+    let mut targets = [&scratch, &y].into_iter();
+    let stream = stream.prepare().unwrap();
+    let mut launch = |c: &graph_capture::Commands<Cuda>| {
+        let target = targets.next().unwrap();
+        let arguments = (read_slice(&x), write(target), value(1.0f32), value(2u32));
+        // SAFETY: these are the kernel's parameters.
+        unsafe { c.launch("add", &kernels.add, config(2), arguments) }.unwrap();
+    };
+    launch(&stream);
+    let stream = stream.begin().unwrap();
+    launch(&stream);
+    let (_stream, mut graph) = stream.end().unwrap();
+    graph.replay(&other).unwrap();
+    assert_eq!(other.read(&y).unwrap(), [6.0, 7.0]);
+}
+
 /// L9: a window takes no slice that its warm-up was not given.
 #[test]
 fn another_shared_slice_diverges() {
