@@ -182,6 +182,28 @@ fn a_window_asks_for_nothing_but_its_commands() {
     assert!(stream.end().is_ok());
 }
 
+/// Values that the device does not repeat by itself: every byte that is meant, and no other.
+#[test]
+fn a_fill_writes_its_bytes_and_no_more() {
+    let device = Cuda::adopt(driver::context()).unwrap();
+    let mut stream = device.stream().unwrap();
+    for len in 1..10 {
+        let buffer = stream.upload(&[[7u8; 3]; 12]).unwrap();
+        let part = buffer.slice(1..=len).unwrap();
+        let (idle, mut graph, ()) = stream.capture(|c| c.fill(&part, [1, 2, 3])).unwrap();
+        stream = idle;
+        for replayed in [false, true] {
+            if replayed {
+                stream.write(&buffer, &[[7u8; 3]; 12]).unwrap();
+                graph.replay(&stream).unwrap();
+            }
+            let mut right = [[7u8; 3]; 12];
+            right[1..=len].fill([1, 2, 3]);
+            assert_eq!(stream.read(&buffer).unwrap(), right, "{len}");
+        }
+    }
+}
+
 /// M7: a thousand writes go through pinned memory of a bounded size, also where nobody waits.
 #[test]
 fn writes_share_pinned_memory() {
