@@ -128,6 +128,9 @@ fn sweep(
     });
     let call = failed?;
     let what = format!("{call} ({fault:?})");
+    // A graph that is not there yet is sent by its first replay; and what could not be destroyed is counted.
+    let harmless = call == "cuGraphUpload" || call.contains("Destroy");
+    assert!(ended.is_ok() || !harmless, "{what}");
     let stream = match ended {
         Ok(stream) => stream,
         Err(Failed { error, stream }) => {
