@@ -236,6 +236,8 @@ fn others_come_after_the_last_of_many_replays() {
 fn a_repeated_replay_comes_after_what_others_did_in_between() {
     let two = two();
     let (first, mut graph, ()) = two.first.capture(|c| c.add(&two.x, &two.y, 1.0)).unwrap();
+    // Something else is marked, which is no matter.
+    two.second.write(&two.z, &[0.0]).unwrap_err();
     graph.replay(&first).unwrap();
     graph.replay(&first).unwrap();
     two.second.write(&two.x, &[5.0, 6.0]).unwrap();
