@@ -148,6 +148,8 @@ pub use download::Download;
 pub use error::{At, Error, TransitionError};
 pub use graph::{Graph, GraphMemory};
 pub use host::Host;
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub use memory::Adopt;
 pub use memory::{Buffer, DeviceMemory, Element};
 pub use phase::{
     AnyThread, Is, MayWait, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)] // Calls of the driver.
 
 use std::any::Any;
-use std::panic::Location;
 use std::sync::Arc;
 
 use bytemuck::Pod;
@@ -10,7 +9,7 @@ use cudarc::driver::sys::{self, CUdeviceptr, CUresult};
 use cudarc::driver::{CudaSlice, DevicePtrMut as _};
 
 use crate::error::{At, Error};
-use crate::memory::{Block, Buffer, Handle, bytes_of_elements};
+use crate::memory::{Adopt, Block, Buffer, Handle, bytes_of_elements};
 
 use super::Cuda;
 use super::call::{check, make};
@@ -87,27 +86,14 @@ fn is_want_of_memory(error: &Error) -> bool {
         .is_some_and(|refusal| refusal.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY)
 }
 
-impl<T: Pod, M: Mode> Buffer<T, Cuda<M>> {
-    /// Takes over a slice of `cudarc`'s, with what it holds. It goes back to the stream that it was
-    /// allocated on when no buffer and no graph uses it any more.
-    ///
-    /// Waits for what was submitted with the slice before, by its events where `cudarc` tracks them,
-    /// and by its stream in any case. From here on the order is kept by this crate alone.
-    ///
-    /// # Errors
-    /// [`Error::BadMemory`] if the slice is of another context, or its stream is in a capture;
-    /// [`Error::ZeroLength`], [`Error::BadElement`]; or the driver's.
-    #[track_caller]
-    pub fn adopt(device: &Cuda<M>, slice: CudaSlice<T>) -> Result<Self, Error>
-    where
-        T: Send + Sync,
-    {
-        let (at, len) = (Location::caller(), slice.len());
+impl<T: Pod + Send + Sync, M: Mode> Adopt<T, Cuda<M>> for CudaSlice<T> {
+    fn adopt(self, device: &Cuda<M>, at: At) -> Result<Buffer<T, Cuda<M>>, Error> {
+        let (len, slice) = (self.len(), self);
         let bytes = bytes_of_elements::<T>("adopt", len, at)?;
         let memory = adopt(device, slice, at).map_err(|error| error.placed("adopt", at))?;
         let pool = device.device_captures().pool();
         let block = Block::adopt(memory, bytes, pool);
-        Ok(Self::new(Handle::new(block, bytes, None, true), len))
+        Ok(Buffer::new(Handle::new(block, bytes, None, true), len))
     }
 }
 

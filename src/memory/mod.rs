@@ -1,5 +1,7 @@
 //! Device memory: buffers for users, blocks for graphs, and the pool between them and the driver.
 
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+mod adopt;
 mod block;
 mod buffer;
 mod cover;
@@ -11,6 +13,8 @@ mod primed;
 mod returns;
 mod shelf;
 
+#[cfg(any(feature = "wgpu", feature = "cuda"))]
+pub use adopt::Adopt;
 pub use block::{Held, Span};
 pub use buffer::{Buffer, Element};
 pub use pool::DeviceMemory;
@@ -20,8 +24,6 @@ pub(crate) use buffer::bytes_of_elements;
 pub(crate) use lease::Lease;
 pub(crate) use mark::Cause;
 pub(crate) use page::Page;
-#[cfg(feature = "cuda")]
-pub(crate) use page::page_bytes;
 pub(crate) use pool::Pool;
 pub(crate) use primed::Primed;
 pub(crate) use returns::Returns;

@@ -1,13 +1,12 @@
 //! Memory of the device: ours, and buffers of the program's that are adopted.
 
-use std::panic::Location;
 use std::sync::{Arc, Weak};
 
 use ::wgpu::{BufferUsages, BufferUses};
 use bytemuck::Pod;
 
 use crate::error::{At, Error};
-use crate::memory::{Block, Buffer, Handle, Span, bytes_of_elements};
+use crate::memory::{Adopt, Block, Buffer, Handle, Span, bytes_of_elements};
 
 use super::device::Wgpu;
 use super::recorded::{Region, Source};
@@ -49,21 +48,9 @@ impl Memory {
 /// The buffers that are adopted on one device, for whoever adopts one again.
 pub(super) type Adopted = Vec<Weak<Block<Wgpu>>>;
 
-impl<T: Pod> Buffer<T, Wgpu> {
-    /// A buffer of the program's own, for the commands of `device`. Adopted twice, it is the same
-    /// memory: in marks, in the order of work, and where two accesses overlap.
-    ///
-    /// It is never lent to others, and a graph that touches it keeps it alive (rule M1); but the program
-    /// can write it behind the crate's back, and destroy it: then the commands that use it fail, with
-    /// wgpu's error. What a command does with it asks for the usage that wgpu names: `STORAGE` for a
-    /// launch, `COPY_DST` to be written, `COPY_SRC` to be read or copied, `INDIRECT` for counts.
-    ///
-    /// # Errors
-    /// [`Error::BadMemory`] if its bytes are no whole number of `T`, or no multiple of four;
-    /// [`Error::BadElement`], [`Error::ZeroLength`]; the driver's refusal of a buffer of another device.
-    #[track_caller]
-    pub fn adopt(device: &Wgpu, buffer: ::wgpu::Buffer) -> Result<Self, Error> {
-        let at = Location::caller();
+impl<T: Pod> Adopt<T, Wgpu> for ::wgpu::Buffer {
+    fn adopt(self, device: &Wgpu, at: At) -> Result<Buffer<T, Wgpu>, Error> {
+        let buffer = self;
         let refuse = |why: String| Error::BadMemory {
             call: "adopt",
             why: why.into(),
@@ -83,7 +70,7 @@ impl<T: Pod> Buffer<T, Wgpu> {
         }
         check_device(device.core(), &buffer, at)?;
         let block = adopted(device, buffer, bytes);
-        Ok(Self::new(Handle::new(block, bytes, None, true), len))
+        Ok(Buffer::new(Handle::new(block, bytes, None, true), len))
     }
 }
 
