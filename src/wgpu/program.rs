@@ -286,3 +286,86 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::recorded::Region;
+    use super::*;
+    use crate::wgpu::{Kernel, Wgpu};
+
+    const SHADER: &str = "
+        @group(0) @binding(0) var<storage, read_write> y: array<f32>;
+        @compute @workgroup_size(1) fn one() { y[0] = 1.0; }
+        @compute @workgroup_size(1) fn two() { y[0] = 2.0; }";
+
+    /// As few passes as copies allow, and in each what differs from the launch before.
+    #[test]
+    fn launches_between_copies_share_a_pass_and_set_only_what_changes() {
+        let (device, queue) = ::wgpu::Device::noop(&Default::default());
+        let device = Wgpu::adopt(device, queue);
+        let core = device.core();
+        let [one, two] = ["one", "two"].map(|entry| Kernel::new(&device, SHADER, entry).unwrap());
+        let [x, y] = [(); 2].map(|()| {
+            core.device.create_buffer(&BufferDescriptor {
+                label: None,
+                size: 16,
+                usage: BufferUsages::STORAGE | BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        });
+        let region = |buffer: &Buffer| Region {
+            of: Source::Buffer(buffer.clone()),
+            offset: 0,
+            bytes: 16,
+        };
+        let launch = |kernel: &Kernel, buffer| Draft::Dispatch {
+            pipeline: kernel.parts().pipeline.clone(),
+            binds: Binds::one(
+                // One layout for both, as one pipeline layout would have.
+                one.parts().layouts[0].1.clone(),
+                [Bind {
+                    binding: 0,
+                    region: region(buffer),
+                }]
+                .into(),
+            ),
+            groups: Workgroups::Direct([1; 3]),
+        };
+        let mut recorded = Recorded::default();
+        let drafts = [
+            launch(&one, &x),
+            launch(&one, &x),
+            launch(&two, &x),
+            launch(&two, &y),
+            Draft::Clear { to: region(&x) },
+            Draft::Clear { to: region(&y) },
+            launch(&two, &y),
+        ];
+        let all = 0..drafts.len();
+        drafts.into_iter().for_each(|draft| recorded.push(draft));
+        let program = Program::resolve(&recorded, all, core).unwrap();
+
+        let runs: Vec<_> = program
+            .runs
+            .iter()
+            .map(|run| match run {
+                Run::Pass(range) => ("pass", range.clone()),
+                Run::Copies(range) => ("copies", range.clone()),
+            })
+            .collect();
+        assert_eq!(runs, [("pass", 0..4), ("copies", 4..6), ("pass", 6..7)]);
+        let set: Vec<_> = program
+            .steps
+            .iter()
+            .filter_map(|step| match step {
+                Step::Dispatch {
+                    pipeline, binds, ..
+                } => Some((pipeline.is_some(), binds.len())),
+                _ => None,
+            })
+            .collect();
+        let (all, nothing) = ((true, 1), (false, 0));
+        assert_eq!(set, [all, nothing, (true, 0), (false, 1), all]);
+        assert!(core.scoped("encode", || program.encode(core)).is_ok());
+    }
+}

@@ -133,6 +133,20 @@ fn a_buffer_destroyed_under_a_live_graph_fails_its_replay() {
     assert_usable_without_shaders(stream);
 }
 
+/// A tenth of a millisecond or more, on whatever runs it. Lavapipe leaves a loop after some 65,000 rounds.
+const SPIN: &str = "
+@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+@compute @workgroup_size(1)
+fn spin() {
+    var y = x[0] | 1u;
+    for (var i = 0u; i < 60000u; i++) {
+        y ^= y << 13u;
+        y ^= y >> 17u;
+        y ^= y << 5u;
+    }
+    x[0] = y;
+}";
+
 #[track_caller]
 fn assert_lost<R: std::fmt::Debug>(result: Result<R, Error>) {
     let error = result.unwrap_err();
@@ -247,10 +261,14 @@ on_an_adapter! {
     fn a_wait_that_takes_too_long_is_an_error_and_can_be_repeated() {
         let device = Wgpu::device();
         let Bench { stream, x, y, .. } = bench_on(&device);
-        let big = stream.alloc::<u8>(24 << 20).unwrap();
+        let spin = Kernel::new(&device, SPIN, "spin").unwrap();
+        let (busy, big) = (stream.alloc::<u32>(1).unwrap(), stream.alloc::<u8>(24 << 20).unwrap());
+        stream.fill(&big, 1).unwrap();
         let (stream, mut graph, out) = stream
             .capture(|c| {
-                c.fill(&big, 1)?;
+                for _ in 0..800 {
+                    c.dispatch(&spin, 1, read_write(&busy))?;
+                }
                 Wgpu::add(c, &x, &y, 1.0)?;
                 c.download(&big)
             })
