@@ -1,5 +1,6 @@
 //! What a stream accepts in any phase, written once for all backends.
 
+use std::any::TypeId;
 use std::cell::RefCell;
 use std::fmt;
 use std::panic::Location;
@@ -17,7 +18,7 @@ use crate::lost::keep_for_good;
 use crate::memory::{Block, Buffer, Cause, Element, Handle, Lease, Span, bytes_of_elements};
 use crate::order::{Followed, Line};
 use crate::phase::no_second_panic;
-use crate::trace::{Command, Name, NodeKind};
+use crate::trace::{Command, Name, NodeKind, no_kernel};
 use crate::window::{Course, Kept, Source, Window};
 
 /// The commands of a stream: allocate, write, copy, fill, download, keep, and the backend's launches.
@@ -242,26 +243,39 @@ impl<B: Backend> Commands<B> {
     where
         B: OpenCalls,
     {
-        let launch = Command {
-            name: name.into(),
+        let (kind, kernel) = (NodeKind::Launch, no_kernel());
+        self.launch_over(
+            kind,
+            name.into(),
+            kernel,
             values,
-            ..Command::new(NodeKind::Launch, &[], Location::caller())
-        };
-        self.launch_over(launch, &accesses, |call, uses| {
-            let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
-            run(Custom::new(call), &spans)
-        })
+            &accesses,
+            |call, uses| {
+                let spans: Vec<_> = uses.iter().map(|used| used.span).collect();
+                run(Custom::new(call), &spans)
+            },
+        )
     }
 
-    /// A launch over `accesses`, whichever backend's.
+    /// A launch, whichever backend's.
+    #[track_caller]
     pub(crate) fn launch_over<A: SealedAccesses<B>>(
         &self,
-        launch: Command<'_, B>,
+        kind: NodeKind,
+        name: Name,
+        kernel: TypeId,
+        values: &[u8],
         accesses: &A,
         run: impl FnOnce(Call<'_, B>, &[Use<'_, B>]) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let at = Location::caller();
         accesses.with_uses(|uses| {
-            let command = Command { uses, ..launch };
+            let command = Command {
+                name,
+                kernel,
+                values,
+                ..Command::new(kind, uses, at)
+            };
             self.issue(
                 &command,
                 || Ok(()),

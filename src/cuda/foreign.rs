@@ -1,7 +1,6 @@
 //! Work that other libraries submit: cuBLAS, cuDNN, the program's own wrappers.
 #![allow(unsafe_code)] // The raw stream is handed out.
 
-use std::panic::Location;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use cudarc::driver::sys::{self, CUdeviceptr, CUgraph, CUstreamCaptureStatus};
 
 use crate::access::Accesses;
 use crate::error::Error;
-use crate::trace::{Command, Name, NodeKind};
+use crate::trace::{Name, NodeKind, no_kernel};
 
 use super::Commands;
 use super::context::Context;
@@ -51,12 +50,8 @@ impl<M: Mode> Commands<M> {
         accesses: A,
         submit: impl FnOnce(&Arc<CudaStream>, &[CUdeviceptr]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let command = Command {
-            name: name.into(),
-            values,
-            ..Command::new(NodeKind::RawLaunch, &[], Location::caller())
-        };
-        self.launch_over(command, &accesses, |call, uses| {
+        let (kind, name) = (NodeKind::RawLaunch, name.into());
+        self.launch_over(kind, name, no_kernel(), values, &accesses, |call, uses| {
             let addresses: ArrayVec<CUdeviceptr, 8> =
                 uses.iter().map(|used| address(used.span)).collect();
             let driver = call.driver();

@@ -2,7 +2,6 @@
 
 use std::any::TypeId;
 use std::ops::Range;
-use std::panic::Location;
 use std::sync::{RwLockReadGuard, RwLockWriteGuard};
 
 use bytemuck::Pod;
@@ -10,7 +9,7 @@ use bytemuck::Pod;
 use crate::access::{self, Read, ReadWrite, SealedAccesses, Write};
 use crate::error::Error;
 use crate::memory::{Held, Span};
-use crate::trace::{Command, Name, NodeKind};
+use crate::trace::{Name, NodeKind};
 
 use super::Commands;
 use super::device::{Host, record, run};
@@ -57,12 +56,8 @@ impl Commands {
         A: Accesses,
         F: for<'v> Fn(A::Views<'v>) + Send + Sync + 'static,
     {
-        let launch = Command {
-            name: name.into(),
-            kernel: TypeId::of::<F>(),
-            ..Command::new(NodeKind::Launch, &[], Location::caller())
-        };
-        self.launch_over(launch, &accesses, |call, _| {
+        let (kind, kernel_type) = (NodeKind::Launch, TypeId::of::<F>());
+        self.launch_over(kind, name.into(), kernel_type, &[], &accesses, |call, _| {
             let pins = accesses.pins();
             if call.is_recording() {
                 return record(&call, "launch", move || A::run(&pins, &kernel, Key(())));

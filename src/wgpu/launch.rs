@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use crate::access::{Accesses, SealedAccesses, Use};
 use crate::error::Error;
 use crate::memory::Buffer;
-use crate::trace::{Command, Name, NodeKind};
+use crate::trace::{Name, NodeKind, no_kernel};
 
 use super::Commands;
 use super::device::Wgpu;
@@ -142,11 +142,6 @@ impl Commands {
             group.hash(&mut values);
             offsets.hash(&mut values);
         }
-        let launch = Command {
-            name: name.clone(),
-            values: &values.0,
-            ..Command::new(NodeKind::RawLaunch, &[], Location::caller())
-        };
         let binds = || {
             let theirs = bound.iter();
             Binds::Theirs(
@@ -156,7 +151,10 @@ impl Commands {
             )
         };
         self.launch_over(
-            launch,
+            NodeKind::RawLaunch,
+            name.clone(),
+            no_kernel(),
+            &values.0,
             &Counted {
                 accesses: &accesses,
                 groups: &groups,
@@ -187,14 +185,13 @@ impl Commands {
         let mut values = groups.values();
         values.extend_from_slice(&parts.id.to_ne_bytes());
         values.extend_from_slice(value);
-        let launch = Command {
-            name: parts.name.clone(),
-            values: &values,
-            ..Command::new(NodeKind::Launch, &[], Location::caller())
-        };
-        let at = launch.at;
+        let at = Location::caller();
         self.launch_over(
-            launch,
+            NodeKind::Launch,
+            parts.name.clone(),
+            // Its number is among the values.
+            no_kernel(),
+            &values,
             &Counted {
                 accesses,
                 groups: &groups,
