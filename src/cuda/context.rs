@@ -199,8 +199,9 @@ fn set_apart() -> (Result<(), Error>, Option<Back>) {
     const APART: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     let mut mode = APART;
     let exchanged = exchange(&mut mode);
+    // Where nothing was exchanged there must be none: dropping it is what exchanges back.
     let changed = exchanged.is_ok() || mode != APART;
-    (exchanged, changed.then_some(Back(mode)))
+    (exchanged, changed.then(|| Back(mode)))
 }
 
 struct Back(CUstreamCaptureMode);

@@ -82,6 +82,34 @@ fn a_recorded_launch_and_a_replay_are_one_call_each() {
     assert_eq!(replayed, ["cuGraphLaunch"]);
 }
 
+/// Another library may have made another context current, and nothing is refused for it.
+#[test]
+fn a_replay_behind_foreign_work_makes_its_context_current_first() {
+    let Some(Bench {
+        stream,
+        kernels,
+        x,
+        y,
+        ..
+    }) = bench()
+    else {
+        return;
+    };
+    let other = driver::context();
+    let (stream, mut graph, ()) = stream.capture(|c| add(c, &kernels, &x, &y, 1.0)).unwrap();
+    // SAFETY: it submits nothing.
+    unsafe {
+        stream.foreign("library", &[], read(&x), |_, _| {
+            other.bind_to_thread().unwrap();
+            Ok(())
+        })
+    }
+    .unwrap();
+    let ((), calls) = calls_of(|| graph.replay(&stream).unwrap());
+    assert_eq!(count(&calls, "cuGraphLaunch"), 1, "{calls:?}");
+    assert_eq!(stream.read(&y).unwrap(), [2.0, 3.0]);
+}
+
 /// M9: streams that share no memory do not wait for each other, and a replay asks for nothing else.
 #[test]
 fn replays_that_share_nothing_wait_for_nothing() {

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use cudarc::driver::CudaContext;
+use cudarc::driver::sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_GLOBAL as GLOBAL;
+use cudarc::driver::sys::{self, CUstreamCaptureMode};
 use graph_capture::cuda::{Commands, Cuda, CudaMemory, Lost, cudarc, value};
 use graph_capture::{
     Buffer, Download, Error, NoCapture, Stream, TransitionError, read, read_write,
@@ -142,6 +144,7 @@ fn sweep(
         }
     };
     assert_idle(device.status());
+    assert_eq!(capture_mode(), GLOBAL, "{what}");
 
     let stream = program(stream, kernels).unwrap_or_else(|failed| {
         panic!("{what}, and then {}", told(&failed.error));
@@ -156,6 +159,15 @@ fn sweep(
     assert!(total(memory.lost) <= 1, "{what}: {:?}", memory.lost);
     assert_left(context, before, memory, fault, &what);
     Some(call)
+}
+
+/// The capture mode of this thread, which the crate exchanges and must put back.
+fn capture_mode() -> CUstreamCaptureMode {
+    let mut mode = GLOBAL;
+    // SAFETY: it reads a mode there, and writes one.
+    let code = unsafe { sys::cuThreadExchangeStreamCaptureMode(&mut mode) };
+    assert_eq!(code as u32, 0);
+    mode
 }
 
 /// The objects that are counted in [`Lost`].
@@ -222,6 +234,7 @@ fn sweep_end(context: &Arc<CudaContext>, kernels: &Kernels, fault: Fault) -> Opt
         drop(device);
         memory
     });
+    assert_eq!(capture_mode(), GLOBAL);
     let call = failed?;
     let what = format!("{call} ({fault:?})");
     assert_left(context, before, memory, fault, &what);
