@@ -5,6 +5,7 @@ mod calls;
 mod driver;
 mod faults;
 mod lab;
+mod pool;
 #[path = "../suite/mod.rs"]
 mod suite;
 mod windows;
