@@ -51,6 +51,7 @@ mod call;
 mod context;
 mod device;
 mod foreign;
+mod graph;
 mod launch;
 mod library;
 mod memory;
@@ -64,11 +65,12 @@ pub use ::cudarc;
 pub use call::Refusal;
 pub use context::Lost;
 pub use device::{Cuda, CudaMemory};
+pub use graph::{Executable, Recorded};
 pub use launch::{Argument, Arguments, ReadSlice, Value, read_slice, value};
 pub use memory::Memory;
 pub use mode::{Mode, Relaxed, ThreadLocal};
 pub use stream::{Driver, Point, Timeline};
-pub use transitions::{Executable, Fetched, Recorded};
+pub use transitions::Fetched;
 
 /// The commands of a CUDA stream.
 pub type Commands<M = ThreadLocal> = crate::commands::Commands<Cuda<M>>;

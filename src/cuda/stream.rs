@@ -18,8 +18,8 @@ use crate::lost::keep_for_good;
 
 use super::call::{check, make, refused};
 use super::context::{Context, Loss};
+use super::graph::Captured;
 use super::staging::{Staged, UnderWay};
-use super::transitions::Captured;
 
 /// A stream of the driver. Destroyed when the last that marks points in it is gone; D says that its
 /// work is completed all the same.

@@ -1,15 +1,10 @@
 //! [`Backend`] for CUDA: transitions, waits and memory.
 #![allow(unsafe_code)] // Calls of the driver.
 
-use std::fmt;
-use std::ptr::null_mut;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cudarc::driver::sys::{
-    self, CUDA_GRAPH_INSTANTIATE_PARAMS, CUgraph, CUgraphExec, CUgraphInstantiateResult,
-    CUgraphNode, CUgraphNodeType,
-};
+use cudarc::driver::sys;
 
 use crate::backend::{Backend, Call, Transition};
 use crate::captures::DeviceCaptures;
@@ -17,83 +12,12 @@ use crate::error::Error;
 use crate::memory::Span;
 
 use super::Cuda;
-use super::call::{check, make};
-use super::context::{Context, Loss};
+use super::call::check;
+use super::graph::{Executable, Recorded};
 use super::memory::Memory;
 use super::mode::{Mode, Sealed};
 use super::staging::{Shelf, Staged, room};
-use super::stream::{Driver, Functions, Point, RawStream, Timeline, WarmUp, Window, node_count};
-
-/// A graph as the driver captured it.
-pub(super) struct Captured {
-    context: Arc<Context>,
-    graph: CUgraph,
-}
-
-impl Captured {
-    pub(super) fn new(context: &Arc<Context>, graph: CUgraph) -> Self {
-        Self {
-            context: Arc::clone(context),
-            graph,
-        }
-    }
-
-    fn nodes(&self, count: usize) -> Result<Vec<CUgraphNode>, Error> {
-        let mut nodes = vec![null_mut(); count];
-        let mut found = count;
-        // SAFETY: the graph is live, and there is room for `found` handles.
-        check("cuGraphGetNodes", unsafe {
-            sys::cuGraphGetNodes(self.graph, nodes.as_mut_ptr(), &mut found)
-        })?;
-        nodes.truncate(found);
-        Ok(nodes)
-    }
-}
-
-impl Drop for Captured {
-    fn drop(&mut self) {
-        if self.graph.is_null() {
-            return;
-        }
-        let _counted = self.context.destroy(Loss::Graph, || {
-            // SAFETY: the capture gave it, and it is destroyed once.
-            check("cuGraphDestroy", unsafe { sys::cuGraphDestroy(self.graph) })
-        });
-    }
-}
-
-/// What a window recorded: the driver's graph, and what that uses besides device memory.
-pub struct Recorded {
-    captured: Captured,
-    window: Window,
-}
-
-/// A sealed graph.
-pub struct Executable {
-    context: Arc<Context>,
-    handle: CUgraphExec,
-    // Behind the handle, which uses them.
-    _staged: Option<Staged>,
-    _functions: Functions,
-}
-
-// SAFETY: CUDA's handles may be used on any thread, by one at a time: `replay` takes it mutably.
-unsafe impl Send for Executable {}
-
-impl Drop for Executable {
-    fn drop(&mut self) {
-        let _counted = self
-            .context
-            .destroy(Loss::Executable, || destroy(self.handle));
-    }
-}
-
-fn destroy(executable: CUgraphExec) -> Result<(), Error> {
-    // SAFETY: it was instantiated, and is destroyed once; D: a launch in flight is completed.
-    check("cuGraphExecDestroy", unsafe {
-        sys::cuGraphExecDestroy(executable)
-    })
-}
+use super::stream::{Driver, Point, RawStream, Timeline, WarmUp, Window};
 
 /// A copy to the host that was submitted.
 pub struct Fetched(Option<Staged>);
@@ -173,29 +97,11 @@ impl<M: Mode> Backend for Cuda<M> {
         let window = driver.window.take().unwrap_or_default();
         let captured = driver.stream().end_capture()?;
         driver.closed();
-        Ok(Recorded { captured, window })
+        Ok(Recorded::new(captured, window))
     }
 
     fn seal(t: Transition<'_, Self>, recorded: Recorded) -> Result<Executable, Error> {
-        let context = t.driver().context();
-        context.bind()?;
-        let Recorded { captured, window } = recorded;
-        inspect(&captured, &window)?;
-        let handle = context.apart(|| instantiate(&captured))?;
-        let executable = Executable {
-            context: Arc::clone(context),
-            handle,
-            _staged: window.staged,
-            _functions: window.functions,
-        };
-        // A graph that is not there yet is sent by its first replay, which then takes longer.
-        let _ = context.apart(|| {
-            // SAFETY: both are live.
-            check("cuGraphUpload", unsafe {
-                sys::cuGraphUpload(handle, t.driver().stream().handle())
-            })
-        });
-        Ok(executable)
+        recorded.seal(t.driver().stream())
     }
 
     fn abort(t: Transition<'_, Self>) -> Option<Recorded> {
@@ -208,10 +114,7 @@ impl<M: Mode> Backend for Cuda<M> {
         }
         let captured = driver.stream().end_capture().ok()?;
         driver.closed();
-        Some(Recorded {
-            captured,
-            window: window.unwrap_or_default(),
-        })
+        Some(Recorded::new(captured, window.unwrap_or_default()))
     }
 
     fn in_window(t: Transition<'_, Self>) -> bool {
@@ -219,12 +122,7 @@ impl<M: Mode> Backend for Cuda<M> {
     }
 
     fn replay(executable: &mut Executable, t: Transition<'_, Self>) -> Result<(), Error> {
-        let driver = t.driver();
-        driver.context().bound("cuGraphLaunch", || {
-            // SAFETY: both are live, and `&mut` keeps other launches of it away. What it uses is kept by
-            // the graph, which outlives what is in flight.
-            unsafe { sys::cuGraphLaunch(executable.handle, driver.stream().handle()) }
-        })
+        executable.launch(t.driver().stream())
     }
 
     fn synchronize(t: Transition<'_, Self>) -> Result<(), Error> {
@@ -409,147 +307,5 @@ impl Value {
                 unsafe { sys::cuMemsetD32Async(to, value, bytes / 4, stream) }
             }),
         }
-    }
-}
-
-/// Refuses a graph that is not what the commands recorded.
-fn inspect(captured: &Captured, window: &Window) -> Result<(), Error> {
-    let count = node_count(captured.graph)?;
-    if count != window.nodes {
-        return Err(Unexpected::Count {
-            found: count,
-            recorded: window.nodes,
-        }
-        .into());
-    }
-    // Where nobody else had the stream, the nodes are those of the commands.
-    if !window.foreign {
-        return Ok(());
-    }
-    for (index, node) in captured.nodes(count)?.iter().enumerate() {
-        let kind = kind_of(*node)?;
-        let memory = [
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE,
-        ];
-        if memory.contains(&kind) {
-            return Err(Unexpected::Memory { index }.into());
-        }
-    }
-    Ok(())
-}
-
-fn kind_of(node: CUgraphNode) -> Result<CUgraphNodeType, Error> {
-    let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    // SAFETY: the node is of a live graph, and it writes a kind there.
-    check("cuGraphNodeGetType", unsafe {
-        sys::cuGraphNodeGetType(node, &mut kind)
-    })?;
-    Ok(kind)
-}
-
-fn instantiate(captured: &Captured) -> Result<CUgraphExec, Error> {
-    let mut parameters = CUDA_GRAPH_INSTANTIATE_PARAMS {
-        flags: 0,
-        hUploadStream: null_mut(),
-        hErrNode_out: null_mut(),
-        result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
-    };
-    let made = make(
-        "cuGraphInstantiateWithParams",
-        null_mut(),
-        // SAFETY: the graph is live, and it writes a handle and its reasons there.
-        |handle| unsafe {
-            sys::cuGraphInstantiateWithParams(handle, captured.graph, &mut parameters)
-        },
-        |handle| drop(destroy(handle)),
-    );
-    made.map_err(|refused| {
-        let node = parameters.hErrNode_out;
-        let success = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS;
-        if parameters.result_out == success && node.is_null() {
-            return refused;
-        }
-        let index_of = || {
-            let nodes = captured.nodes(node_count(captured.graph).ok()?).ok()?;
-            nodes.iter().position(|other| *other == node)
-        };
-        let blamed = !node.is_null();
-        Unexpected::Refused {
-            result: parameters.result_out,
-            node: blamed.then(|| kind_of(node).ok()).flatten(),
-            index: blamed.then(index_of).flatten(),
-            refused,
-        }
-        .into()
-    })
-}
-
-/// What was wrong with a captured graph: the source of [`Error::Driver`].
-#[derive(Debug)]
-enum Unexpected {
-    Count {
-        found: usize,
-        recorded: usize,
-    },
-    Memory {
-        index: usize,
-    },
-    Refused {
-        result: CUgraphInstantiateResult,
-        node: Option<CUgraphNodeType>,
-        index: Option<usize>,
-        refused: Error,
-    },
-}
-
-impl fmt::Display for Unexpected {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Count { found, recorded } => write!(
-                f,
-                "the captured graph has {found} nodes, and the commands of the window make {recorded}; nobody \
-                 else may submit to a stream, or unsubmit from it, while it records"
-            ),
-            Self::Memory { index } => write!(
-                f,
-                "node {index} of the captured graph allocates or frees memory, so it could not be replayed \
-                 twice; allocate outside the window, or by `Commands::alloc`"
-            ),
-            Self::Refused {
-                result,
-                node,
-                index,
-                ..
-            } => {
-                write!(f, "the driver says {result:?}")?;
-                if let Some(node) = node {
-                    write!(f, " of a node of kind {node:?}")?;
-                }
-                match index {
-                    Some(index) => write!(f, ", node {index} of the graph"),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-}
-
-impl std::error::Error for Unexpected {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Refused { refused, .. } => Some(refused),
-            _ => None,
-        }
-    }
-}
-
-impl From<Unexpected> for Error {
-    fn from(unexpected: Unexpected) -> Self {
-        let call = match &unexpected {
-            Unexpected::Refused { .. } => "cuGraphInstantiateWithParams",
-            _ => "end",
-        };
-        Self::driver(call, unexpected)
     }
 }

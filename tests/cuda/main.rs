@@ -6,6 +6,7 @@ mod driver;
 mod faults;
 mod lab;
 mod pool;
+mod slices;
 #[path = "../suite/mod.rs"]
 mod suite;
 mod windows;
