@@ -38,7 +38,7 @@ fn bench() -> Option<Bench> {
     })
 }
 
-/// Criterion of speed: for a thousand launches and a replay, the calls are those of hand-written code.
+/// For a thousand launches and a replay, the calls are those of hand-written code.
 #[test]
 fn a_recorded_launch_and_a_replay_are_one_call_each() {
     const LAUNCHES: usize = 1000;
