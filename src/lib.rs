@@ -91,6 +91,11 @@
 //! [`CaptureStatus`], from a stream or a device, tells any thread whether captures are active or
 //! recording, and whose. [`StreamId`] names owners.
 //!
+//! # Servers
+//!
+//! [`server::StreamPool`] serves many callers on few streams, and keeps at run time the order that the types keep
+//! here. [`server::GraphCache`] captures once a key, such as a batch size, and replays from then on.
+//!
 //! # Backends
 //!
 //! [`Host`] is always there and needs no GPU; it fails where it is told to, for tests of error paths

@@ -226,7 +226,9 @@ impl<B: Device> World<B> {
             Call::Submit(..)
                 | Call::Write(..)
                 | Call::Read(_)
+                | Call::ReadInto(_)
                 | Call::Synchronize
+                | Call::Completion
                 | Call::Profile(_)
         );
         let possible = match call {
@@ -321,6 +323,26 @@ impl<B: Device> World<B> {
                 if self.waited(caller, expected.as_slice(), &read) {
                     // N8: never old bytes with `Ok`.
                     assert_eq!(read.unwrap(), self.model.memories[mem].data);
+                }
+            }
+            Call::ReadInto(from) => {
+                let Some((buffer, mem)) = self.pick(*from) else {
+                    return;
+                };
+                let expected = self.model.wait_faults(caller);
+                let expected = expected.or_else(|| self.model.unreadable(mem));
+                let mut into = [0.0; 2];
+                let read = self.pool.read_into(id, &buffer, &mut into);
+                if self.waited(caller, expected.as_slice(), &read) {
+                    assert_eq!(into, self.model.memories[mem].data);
+                }
+            }
+            Call::Completion => {
+                let expected = self.model.wait_faults(caller);
+                let marked = self.pool.completion(id);
+                if self.waited(caller, expected.as_slice(), &marked) {
+                    let done = marked.unwrap().wait(Duration::from_secs(60));
+                    assert!(done.unwrap());
                 }
             }
             Call::Synchronize => {
@@ -728,6 +750,8 @@ fn name(call: &Call) -> Option<&'static str> {
         Call::Submit(..) => "submit",
         Call::Write(..) => "write",
         Call::Read(_) => "read",
+        Call::ReadInto(_) => "read_into",
+        Call::Completion => "completion",
         Call::Synchronize => "synchronize",
         Call::Profile(_) => "profile",
         Call::Replay(_) => "replay",
