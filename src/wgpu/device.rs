@@ -43,6 +43,9 @@ impl Wgpu {
     ///
     /// Its handler of uncaptured errors and its callback for a lost device stay the program's; pass
     /// the latter's call on to [`note_lost`](Self::note_lost).
+    ///
+    /// The queue must be the device's: wgpu does not compare them, and panics, or reports to the other
+    /// device, when work of one is given to the other.
     #[must_use]
     pub fn adopt(device: ::wgpu::Device, queue: ::wgpu::Queue) -> Self {
         // Dropped after the lock is left: one of them may be the last handle of its device (M14).
@@ -51,7 +54,7 @@ impl Wgpu {
         devices.retain(|known| known.strong_count() > 0);
         known = devices.iter().filter_map(Weak::upgrade).collect();
         let mut known = known.iter();
-        if let Some(shared) = known.find(|known| is_same_device(&known.core.device, &device)) {
+        if let Some(shared) = known.find(|known| is_same_device(&known.core, &device)) {
             let shared = Arc::clone(shared);
             return Self { shared };
         }
@@ -187,13 +190,13 @@ impl fmt::Debug for Wgpu {
 impl EndsAnywhere for Wgpu {}
 
 /// Whether the two are one device. Devices of two instances may compare equal, so equal ones are asked
-/// whose error scope catches an error of one of them.
-fn is_same_device(ours: &::wgpu::Device, theirs: &::wgpu::Device) -> bool {
-    if ours != theirs {
+/// whose error scope catches an error of one of them. Lost ones have none, and are all alike.
+fn is_same_device(ours: &Core, theirs: &::wgpu::Device) -> bool {
+    if ours.device != *theirs {
         return false;
     }
     let outer = theirs.push_error_scope(ErrorFilter::Validation);
-    let inner = ours.push_error_scope(ErrorFilter::Validation);
+    let inner = ours.device.push_error_scope(ErrorFilter::Validation);
     // A buffer for nothing is an error.
     drop(theirs.create_buffer(&BufferDescriptor {
         label: None,
@@ -201,9 +204,9 @@ fn is_same_device(ours: &::wgpu::Device, theirs: &::wgpu::Device) -> bool {
         usage: BufferUsages::empty(),
         mapped_at_creation: false,
     }));
-    let caught = at_once(inner.pop()).flatten().is_some();
-    drop(at_once(outer.pop()));
-    caught
+    let caught = |scope| at_once(scope).flatten().is_some();
+    let (by_ours, by_theirs) = (caught(inner.pop()), caught(outer.pop()));
+    by_ours || (!by_theirs && ours.probe().is_err())
 }
 
 /// What one stream has given to the queue.

@@ -96,16 +96,9 @@ impl Core {
         calls: impl FnOnce() -> R,
     ) -> Result<R, Error> {
         self.check_there()?;
-        let scope = |filter| self.device.push_error_scope(filter);
-        let validation = scope(ErrorFilter::Validation);
-        let memory = scope(ErrorFilter::OutOfMemory);
-        let internal = scope(ErrorFilter::Internal);
-        let done = calls();
-        let internal = at_once(internal.pop()).flatten();
-        let memory = at_once(memory.pop()).flatten();
-        let validation = at_once(validation.pop()).flatten();
+        let (done, refused) = self.caught(calls);
         self.check_there()?;
-        let Some(refused) = memory.or(validation).or(internal) else {
+        let Some(refused) = refused else {
             return Ok(done);
         };
         // What a lost device made is invalid, which is then what wgpu complains about.
@@ -114,6 +107,19 @@ impl Core {
             ::wgpu::Error::OutOfMemory { .. } => Err(Error::out_of_memory(0)),
             refused => Err(Error::driver(call, refused)),
         }
+    }
+
+    /// Calls wgpu in scopes of our own, and hands out the first error beside the result.
+    fn caught<R>(&self, calls: impl FnOnce() -> R) -> (R, Option<::wgpu::Error>) {
+        let scope = |filter| self.device.push_error_scope(filter);
+        let validation = scope(ErrorFilter::Validation);
+        let memory = scope(ErrorFilter::OutOfMemory);
+        let internal = scope(ErrorFilter::Internal);
+        let done = calls();
+        let internal = at_once(internal.pop()).flatten();
+        let memory = at_once(memory.pop()).flatten();
+        let validation = at_once(validation.pop()).flatten();
+        (done, memory.or(validation).or(internal))
     }
 
     /// Submits. The queue of a lost device takes nothing, and says nothing: whoever waits for the point
@@ -132,6 +138,10 @@ impl Core {
         if self.watched.load(Ordering::Relaxed) {
             self.poll(PollType::Poll)?;
         }
+        if matches!(submitted, Ok(Err(_))) {
+            // It may be that a lost device made nothing to encode with.
+            self.probe()?;
+        }
         submitted.flatten()
     }
 
@@ -140,13 +150,17 @@ impl Core {
     /// # Errors
     /// [`Error::DeviceLost`].
     pub(super) fn probe(&self) -> Result<(), Error> {
-        let probe = self.device.create_buffer(&BufferDescriptor {
-            label: Some("probe"),
-            size: 16,
-            usage: BufferUsages::COPY_SRC,
-            mapped_at_creation: true,
+        let (is_mapped, refused) = self.caught(|| {
+            let probe = self.device.create_buffer(&BufferDescriptor {
+                label: Some("probe"),
+                size: 16,
+                usage: BufferUsages::COPY_SRC,
+                mapped_at_creation: true,
+            });
+            probe.get_mapped_range(..).is_ok()
         });
-        if probe.get_mapped_range(..).is_err() {
+        // One that is there says why it made none.
+        if !is_mapped && refused.is_none() {
             self.note_lost("it makes no buffers any more");
         }
         self.check_there()

@@ -205,6 +205,49 @@ fn a_device_destroyed_before_a_replay_is_lost_at_the_next_wait() {
     }
 }
 
+/// A command that needs memory of its own learns of it by itself.
+#[test]
+fn a_fill_of_a_device_that_was_destroyed_says_that_it_is_lost() {
+    let device = noop();
+    let stream = device.stream().unwrap();
+    let x = stream.alloc::<f32>(2).unwrap();
+    device.raw_device().destroy();
+    assert_lost(stream.fill(&x, 1.0));
+}
+
+/// L13: also where it is lost.
+#[test]
+fn a_device_that_was_destroyed_is_adopted_as_the_one_it_was() {
+    let device = noop();
+    let stream = device.stream().unwrap();
+    let _x = stream.alloc::<f32>(2).unwrap();
+    device.raw_device().destroy();
+    let again = Wgpu::adopt(device.raw_device().clone(), device.raw_queue().clone());
+    assert_eq!(again.memory().in_use, 8);
+    assert_lost(again.stream());
+}
+
+/// A device without room is not a lost one, and what we ask of it is no uncaught error, by which wgpu
+/// panics.
+#[test]
+fn a_device_that_cannot_make_the_smallest_buffer_is_not_lost() {
+    let device = limited(wgpu::Limits {
+        max_buffer_size: 12,
+        ..Default::default()
+    });
+    let stream = device.stream().unwrap();
+    let raw = device.raw_device().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 8,
+        usage: wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let x = Buffer::<f32, _>::adopt(&device, raw).unwrap();
+    let (stream, mut graph, ()) = stream.capture(|c| c.fill(&x, 0.0)).unwrap();
+    graph.replay(&stream).unwrap();
+    stream.synchronize().unwrap();
+}
+
 /// What the program's own callback passes on.
 #[test]
 fn a_loss_that_the_program_reports_is_an_error_on_every_later_call() {

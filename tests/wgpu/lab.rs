@@ -77,7 +77,15 @@ pub fn raw_device_with(required_limits: wgpu::Limits) -> (wgpu::Device, wgpu::Qu
 
 /// A device that checks all that wgpu checks and runs no shader: it is there on every machine.
 pub fn noop() -> Wgpu {
-    let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor::default());
+    limited(wgpu::Limits::default())
+}
+
+/// The same, of these limits.
+pub fn limited(required_limits: wgpu::Limits) -> Wgpu {
+    let (device, queue) = wgpu::Device::noop(&wgpu::DeviceDescriptor {
+        required_limits,
+        ..Default::default()
+    });
     Wgpu::adopt(device, queue)
 }
 

@@ -15,7 +15,7 @@ use graph_capture::{
     Buffer, Error, Graph, NodeKind, PhaseName, Recording, Stream, read, read_write, write,
 };
 
-use lab::{ADD, KERNELS, noop, raw_device};
+use lab::{ADD, KERNELS, limited, noop, raw_device};
 use suite::{Bench, Lab, assert_idle, bench, suite, told};
 
 suite!(Wgpu);
