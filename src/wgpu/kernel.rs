@@ -92,7 +92,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::BadKernel`] where the source does not compile, has no such entry point, or uses what a
-    /// kernel cannot have; [`Error::DeviceLost`], or the driver's refusal.
+    /// kernel cannot have, such as a group above the limit of the device; [`Error::DeviceLost`], or the driver's refusal.
     pub fn new(
         device: &Wgpu,
         source: &str,
@@ -142,7 +142,7 @@ impl fmt::Debug for Kernel {
 
 fn compile(core: &Core, source: &str, name: Cow<'static, str>) -> Result<Parts, Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let interface = Interface::read(source, &name)?;
+    let interface = Interface::read(source, &name, core.limits.max_bind_groups)?;
     let (layouts, pipeline) = core.scoped("make a kernel", || {
         let layouts = interface.layouts(&core.device);
         let pipeline = pipeline(&core.device, source, &name, &layouts);
@@ -199,7 +199,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn read(source: &str, name: &str) -> Result<Self, Error> {
+    fn read(source: &str, name: &str, most_groups: u32) -> Result<Self, Error> {
         let refuse = |why: String| Error::BadKernel {
             name: name.into(),
             why: why.into(),
@@ -231,6 +231,12 @@ impl Interface {
         };
         read.globals(&module, info.get_entry_point(index))
             .map_err(refuse)?;
+        // wgpu panics where there are many more.
+        if let Some(group) = read.last_group().filter(|&group| group >= most_groups) {
+            return Err(refuse(format!(
+                "it uses group {group}, and this device has {most_groups} groups, from 0 on; use those"
+            )));
+        }
         read.bindings
             .sort_by_key(|binding| (binding.group, binding.binding));
         Ok(read)
@@ -290,6 +296,12 @@ impl Interface {
                 "its binding `{name}` is no buffer; launch a pipeline of your own by `dispatch_raw`"
             )),
         }
+    }
+
+    fn last_group(&self) -> Option<u32> {
+        let storage = self.bindings.iter().map(|binding| binding.group);
+        let uniform = self.uniform.iter().map(|uniform| uniform.group);
+        storage.chain(uniform).max()
     }
 
     /// The layouts of the groups that have bindings, by group.

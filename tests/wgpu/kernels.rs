@@ -71,6 +71,22 @@ fn what_a_kernel_cannot_have_is_refused_by_name() {
 }
 
 #[test]
+fn a_group_above_the_limit_of_the_device_is_refused_by_name() {
+    for group in ["4", "3000", "4294967295u"] {
+        let source = format!(
+            "@group({group}) @binding(0) var<storage, read_write> y: array<f32>;
+             @compute @workgroup_size(1) fn main() {{ y[0] = 1.0; }}"
+        );
+        let group = group.trim_end_matches('u');
+        assert_bad_kernel(
+            &source,
+            "main",
+            &[&format!("group {group}"), "has 4 groups"],
+        );
+    }
+}
+
+#[test]
 fn a_kernel_of_the_same_source_is_the_same() {
     let device = noop();
     let stream = device.stream().unwrap();
