@@ -8,7 +8,7 @@ use bytemuck::Pod;
 
 use crate::access::{Accesses, SealedAccesses, Use};
 use crate::error::Error;
-use crate::memory::Buffer;
+use crate::memory::{Buffer, Span};
 use crate::trace::{Name, NodeKind, no_kernel};
 
 use super::Commands;
@@ -82,8 +82,9 @@ impl Commands {
     ///
     /// # Errors
     /// [`Error::BadLaunch`] where they do not fit the shader, for a count of workgroups of zero or above
-    /// the limit, and where the shader takes a value; [`Error::Aliased`], [`Error::OtherDevice`],
-    /// [`Error::DeviceLost`], or the driver's refusal: in a window at [`end`](crate::Stream::end).
+    /// the limit, and where the shader takes a value; [`Error::BadMemory`] for an adopted buffer that was
+    /// not made for it; [`Error::Aliased`], [`Error::OtherDevice`], [`Error::DeviceLost`], or the driver's
+    /// refusal: in a window at [`end`](crate::Stream::end).
     #[track_caller]
     pub fn dispatch<'g, A: Accesses<Wgpu>>(
         &self,
@@ -246,6 +247,13 @@ impl Groups<'_> {
         }
     }
 
+    fn counts(&self) -> Option<Span<'_, Wgpu>> {
+        match self {
+            Self::Direct(_) => None,
+            Self::Indirect(counts) => Some(counts.span()),
+        }
+    }
+
     fn checked(&self, core: &Core, name: &str) -> Result<Workgroups, Error> {
         match self {
             Self::Direct(groups) => {
@@ -326,6 +334,7 @@ impl Launch<'_> {
                 names.join(", ")
             )));
         }
+        let counts = groups.counts();
         let groups = groups.checked(self.core, &parts.name)?;
         let mut binds = Vec::with_capacity(parts.bindings.len() + 1);
         let mut after = Vec::new();
@@ -340,7 +349,14 @@ impl Launch<'_> {
                     other.read_only == binding.read_only || !use_.span.is_same_memory(&used.span)
                 })
             };
-            let region = if self.is_aligned(&place) && (!binding.read_only || alone()) {
+            // Where a shader may write, wgpu lets nothing be read beside it, and counts are.
+            let is_counts = || counts.is_some_and(|counts| counts.is_same_memory(&used.span));
+            let is_free = if binding.read_only {
+                alone()
+            } else {
+                !is_counts()
+            };
+            let region = if self.is_aligned(&place) && is_free {
                 place.needs("launch", BufferUsages::STORAGE)?;
                 place.region
             } else {

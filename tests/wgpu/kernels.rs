@@ -403,6 +403,35 @@ on_an_adapter! {
         assert_eq!(stream.read(&y).unwrap(), [0; 4]);
     }
 
+    /// Counts may lie in a buffer that the launch reads, or of which it writes another part.
+    fn counts_may_be_a_part_of_a_buffer_that_is_bound() {
+        let source = "
+            @group(0) @binding(0) var<storage, read_write> x: array<u32>;
+            @group(0) @binding(1) var<storage, read_write> y: array<u32>;
+            @compute @workgroup_size(1)
+            fn take(@builtin(workgroup_id) id: vec3<u32>) { y[id.x] = x[id.x]; }";
+        let device = Wgpu::device();
+        let stream = device.stream().unwrap();
+        let take = Kernel::new(&device, source, "take").unwrap();
+        let all = stream.alloc::<u32>(128).unwrap();
+        let (counts, part) = (all.slice(..3).unwrap(), all.slice(64..68).unwrap());
+        let (out, four) = (stream.alloc::<u32>(4).unwrap(), stream.upload(&[5u32, 6, 7, 8]).unwrap());
+        let (stream, mut graph, ()) = stream
+            .capture(|c| {
+                c.fill(&part, 9)?;
+                c.dispatch(&take, &counts, (read(&four), write(&part)))?;
+                c.dispatch(&take, &counts, (read(&all), write(&out)))
+            })
+            .unwrap();
+        for (count, taken) in [(2, [5, 6, 9, 9]), (3, [5, 6, 7, 9])] {
+            stream.write(&counts, &[count, 1, 1]).unwrap();
+            graph.replay(&stream).unwrap();
+            assert_eq!(stream.read(&part).unwrap(), taken);
+            assert_eq!(stream.read(&counts).unwrap(), [count, 1, 1]);
+            assert_eq!(stream.read(&out).unwrap()[..2], [count, 1]);
+        }
+    }
+
     /// Values of launches are the graph's, each its own.
     fn each_recorded_launch_keeps_its_value() {
         let Bench { stream, x, y, .. } = bench::<Wgpu>();
