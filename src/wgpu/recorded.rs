@@ -194,6 +194,9 @@ impl Recorded {
 
     /// Which command is at fault: encoded one by one, since only an error pays for it.
     fn first_refused(&self, core: &Core) -> Option<Error> {
+        // Where there is no room for what they share, none is.
+        let shared = core.scoped("end", || Program::resolve(self, 0..0, core).map(drop));
+        shared.flatten().ok()?;
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins
             .zip(&self.ends)

@@ -80,6 +80,28 @@ fn the_first_command_that_wgpu_refuses_is_named_at_the_end() {
     assert_usable_without_shaders(refused.into_stream());
 }
 
+/// What a recording writes is kept in one buffer. Where that is too large, no command is to blame.
+#[test]
+fn a_recording_that_writes_more_than_a_buffer_holds_blames_no_command() {
+    let device = limited(wgpu::Limits {
+        max_buffer_size: 1 << 16,
+        ..Default::default()
+    });
+    let stream = device.stream().unwrap();
+    let x = stream.alloc::<u8>(32 << 10).unwrap();
+    let refused = stream
+        .capture(|c| {
+            c.fill(&x, 0)?;
+            (0..3).try_for_each(|_| c.write(&x, &[1; 32 << 10]))
+        })
+        .unwrap_err();
+    assert!(
+        matches!(refused.error(), Error::OutOfMemory { bytes, .. } if *bytes >= 3 << 15),
+        "{refused:?}"
+    );
+    assert_usable_without_shaders(refused.into_stream());
+}
+
 /// A raw launch that does not fit its pipeline is refused by wgpu at once, outside a window.
 #[test]
 fn a_raw_launch_that_does_not_fit_is_refused_in_the_warm_up() {
