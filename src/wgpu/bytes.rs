@@ -173,6 +173,7 @@ impl Recorded {
         to: &Place,
         repeat: &Repeat,
     ) -> Result<(), Error> {
+        from.needs("read a part of a word", BufferUsages::STORAGE)?;
         to.needs("write a part of a word", BufferUsages::STORAGE)?;
         let Mover { pipeline, layout } = Mover::of(core)?;
         let period = match repeat {

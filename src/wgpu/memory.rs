@@ -124,9 +124,23 @@ impl Place {
         }
     }
 
+    /// As [`Region::needs`].
+    pub(super) fn needs(&self, call: &'static str, usage: BufferUsages) -> Result<(), Error> {
+        self.region.needs(call, usage)
+    }
+
+    /// As many bytes as the device copies to write it, if it can without a shader.
+    pub(super) fn copied(&self) -> Option<u64> {
+        let Region { offset, bytes, .. } = self.region;
+        let whole = bytes.is_multiple_of(4) || self.may_round_up;
+        (offset.is_multiple_of(4) && whole).then(|| bytes.next_multiple_of(4))
+    }
+}
+
+impl Region {
     /// Refuses a buffer that was made without this usage.
     pub(super) fn needs(&self, call: &'static str, usage: BufferUsages) -> Result<(), Error> {
-        let Source::Buffer(buffer) = &self.region.of else {
+        let Source::Buffer(buffer) = &self.of else {
             return Ok(());
         };
         if buffer.usage().contains(usage) {
@@ -141,12 +155,5 @@ impl Place {
             .into(),
             at: None,
         })
-    }
-
-    /// As many bytes as the device copies to write it, if it can without a shader.
-    pub(super) fn copied(&self) -> Option<u64> {
-        let Region { offset, bytes, .. } = self.region;
-        let whole = bytes.is_multiple_of(4) || self.may_round_up;
-        (offset.is_multiple_of(4) && whole).then(|| bytes.next_multiple_of(4))
     }
 }

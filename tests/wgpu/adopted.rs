@@ -149,7 +149,15 @@ fn a_command_that_an_adopted_buffer_was_not_made_for_is_refused_by_name() {
     let (bound, copied) = (adopt(BufferUsages::STORAGE), adopt(BufferUsages::COPY_DST));
     let touch = Kernel::new(&device, KERNELS, "touch").unwrap();
     let plain = stream.alloc(2).unwrap();
+    let raw = raw_buffer(device.raw_device(), 8, BufferUsages::COPY_SRC);
+    let odd = Buffer::<u8, _>::adopt(&device, raw).unwrap();
+    let (odd, bytes) = (odd.slice(1..5).unwrap(), stream.alloc::<u8>(4).unwrap());
     let refused = [
+        (
+            stream.copy(&odd, &bytes),
+            "read a part of a word",
+            "STORAGE",
+        ),
         (stream.fill(&bound, 0.0), "fill", "COPY_DST"),
         (stream.write(&bound, &[1.0, 2.0]), "write", "COPY_DST"),
         (stream.copy(&copied, &plain), "copy", "COPY_SRC"),
