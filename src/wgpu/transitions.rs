@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -202,6 +202,14 @@ impl Backend for Wgpu {
             Ok(Err(refused)) => {
                 core.check_there()?;
                 return Err(Error::driver("read", refused));
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let after = core.longest_wait();
+                return Err(Error::TimedOut {
+                    call: "read",
+                    after,
+                    at: None,
+                });
             }
             Err(gone) => return Err(Error::driver("read", gone)),
         }
