@@ -218,8 +218,9 @@ pub(super) struct Given {
 #[derive(Clone, Default)]
 struct Latest {
     submitted: Option<SubmissionIndex>,
-    /// Writes have been given since, which the queue keeps until the next submission, anybody's.
-    written: bool,
+    /// So many bytes of writes have been given since, which the queue keeps until the next submission,
+    /// anybody's.
+    written: u64,
 }
 
 impl Given {
@@ -235,14 +236,27 @@ impl Given {
         let point = self.core.submit(call, encode)?;
         *lock(&self.latest) = Latest {
             submitted: Some(point.clone()),
-            written: false,
+            written: 0,
         };
         Ok(point)
     }
 
-    /// A write was given to the queue.
-    pub(super) fn note_write(&self) {
-        lock(&self.latest).written = true;
+    /// A write of so many bytes was given to the queue. Many are submitted, since until then the queue
+    /// keeps memory for them all.
+    ///
+    /// # Errors
+    /// As [`Core::submit`].
+    pub(super) fn note_write(&self, bytes: u64) -> Result<(), Error> {
+        const MOST: u64 = 16 << 20;
+        let written = {
+            let mut latest = lock(&self.latest);
+            latest.written = latest.written.saturating_add(bytes);
+            latest.written
+        };
+        if written >= MOST {
+            self.submit("write", || Ok(None))?;
+        }
+        Ok(())
     }
 
     /// The point behind all of it; none, where nothing was given.
@@ -252,7 +266,7 @@ impl Given {
     pub(super) fn mark(&self) -> Result<Option<SubmissionIndex>, Error> {
         self.core.check_there()?;
         let Latest { submitted, written } = lock(&self.latest).clone();
-        if written {
+        if written > 0 {
             return self.submit("mark", || Ok(None)).map(Some);
         }
         Ok(submitted)

@@ -314,6 +314,5 @@ fn write_now(given: &Given, place: &Place, to: Span<'_, Wgpu>, bytes: &[u8]) -> 
             core.queue.write_buffer(buffer, offset + whole, &last);
         }
     })?;
-    given.note_write();
-    Ok(())
+    given.note_write(bytes.len() as u64)
 }

@@ -20,6 +20,25 @@ fn ranges() -> impl Iterator<Item = Range<usize>> {
 }
 
 on_an_adapter! {
+    /// The queue keeps what is written until something is submitted.
+    fn writes_alone_do_not_pile_up() {
+        let device = Wgpu::device();
+        let stream = device.stream().unwrap();
+        let bytes = vec![1u8; 4 << 20];
+        let x = stream.upload(&bytes).unwrap();
+        for _ in 0..32 {
+            stream.write(&x, &bytes).unwrap();
+        }
+        // What was submitted is done then, and the rest is as it was.
+        device.raw_device().poll(wgpu::PollType::wait_indefinitely()).unwrap();
+        let Some(report) = device.raw_device().generate_allocator_report() else {
+            println!("skipped: wgpu counts no memory on this backend");
+            return;
+        };
+        let held = report.total_allocated_bytes;
+        assert!(held < 40 << 20, "{held}");
+    }
+
     /// Written eagerly, and by a replay; and the bytes around stay.
     fn any_bytes_are_written_and_read() {
         let Bench { stream, .. } = bench::<Wgpu>();
