@@ -142,7 +142,7 @@ impl fmt::Debug for Kernel {
 
 fn compile(core: &Core, source: &str, name: Cow<'static, str>) -> Result<Parts, Error> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let interface = Interface::read(source, &name, core.limits.max_bind_groups)?;
+    let interface = Interface::read(source, &name, &core.limits)?;
     let (layouts, pipeline) = core.scoped("make a kernel", || {
         let layouts = interface.layouts(&core.device);
         let pipeline = pipeline(&core.device, source, &name, &layouts);
@@ -199,7 +199,7 @@ struct Interface {
 }
 
 impl Interface {
-    fn read(source: &str, name: &str, most_groups: u32) -> Result<Self, Error> {
+    fn read(source: &str, name: &str, limits: &::wgpu::Limits) -> Result<Self, Error> {
         let refuse = |why: String| Error::BadKernel {
             name: name.into(),
             why: why.into(),
@@ -231,12 +231,7 @@ impl Interface {
         };
         read.globals(&module, info.get_entry_point(index))
             .map_err(refuse)?;
-        // wgpu panics where there are many more.
-        if let Some(group) = read.last_group().filter(|&group| group >= most_groups) {
-            return Err(refuse(format!(
-                "it uses group {group}, and this device has {most_groups} groups, from 0 on; use those"
-            )));
-        }
+        read.check(limits).map_err(refuse)?;
         read.bindings
             .sort_by_key(|binding| (binding.group, binding.binding));
         Ok(read)
@@ -298,10 +293,25 @@ impl Interface {
         }
     }
 
-    fn last_group(&self) -> Option<u32> {
+    /// Whether the device has room for it.
+    fn check(&self, limits: &::wgpu::Limits) -> Result<(), String> {
         let storage = self.bindings.iter().map(|binding| binding.group);
         let uniform = self.uniform.iter().map(|uniform| uniform.group);
-        storage.chain(uniform).max()
+        // wgpu panics where there are many more.
+        let most = limits.max_bind_groups;
+        if let Some(group) = storage.chain(uniform).find(|&group| group >= most) {
+            return Err(format!(
+                "it uses group {group}, and this device has {most} groups, from 0 on; use those"
+            ));
+        }
+        let most = limits.max_uniform_buffer_binding_size;
+        match &self.uniform {
+            Some(Uniform { name, bytes, .. }) if *bytes > most => Err(format!(
+                "its uniform `{name}` has {bytes} bytes, and this device binds {most} at most; use a \
+                 storage buffer"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The layouts of the groups that have bindings, by group.

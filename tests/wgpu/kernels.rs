@@ -87,6 +87,17 @@ fn a_group_above_the_limit_of_the_device_is_refused_by_name() {
 }
 
 #[test]
+fn a_uniform_above_the_limit_of_the_device_is_refused_by_name() {
+    assert_bad_kernel(
+        "@group(0) @binding(0) var<uniform> u: array<vec4<f32>, 4097>;
+         @group(0) @binding(1) var<storage, read_write> y: array<f32>;
+         @compute @workgroup_size(1) fn main() { y[0] = u[0].x; }",
+        "main",
+        &["uniform `u` has 65552 bytes", "binds 65536 at most"],
+    );
+}
+
+#[test]
 fn a_kernel_of_the_same_source_is_the_same() {
     let device = noop();
     let stream = device.stream().unwrap();
