@@ -16,13 +16,22 @@ use super::recorded::{Bind, Binds, Draft, Group, Recorded, Source, Workgroups};
 use super::scope::Core;
 
 /// What regions name, once it is made.
-struct Maker<'a> {
+pub(super) struct Maker<'a> {
     core: &'a Core,
     constants: Option<Buffer>,
     temporaries: Vec<Buffer>,
 }
 
-impl Maker<'_> {
+impl<'a> Maker<'a> {
+    /// Makes buffers for constants and temporaries. To be called in a scope.
+    pub(super) fn new(recorded: &Recorded, core: &'a Core) -> Result<Self, Error> {
+        Ok(Self {
+            core,
+            constants: constants(core, &recorded.constants)?,
+            temporaries: temporaries(core, &recorded.temporaries)?,
+        })
+    }
+
     fn buffer<'b>(&'b self, of: &'b Source) -> Result<&'b Buffer, Error> {
         let buffer = match of {
             Source::Buffer(buffer) => Some(buffer),
@@ -137,25 +146,16 @@ struct Set {
 }
 
 impl Program {
-    /// Makes buffers for constants and temporaries, and all bind groups. To be called in a scope.
+    /// Makes all bind groups. To be called in a scope.
     #[expect(
         clippy::mutable_key_type,
         reason = "handles of wgpu hash and compare by what they name"
     )]
-    pub(super) fn resolve(
-        recorded: &Recorded,
-        range: Range<usize>,
-        core: &Core,
-    ) -> Result<Self, Error> {
-        let maker = Maker {
-            core,
-            constants: constants(core, &recorded.constants)?,
-            temporaries: temporaries(core, &recorded.temporaries)?,
-        };
+    pub(super) fn resolve(maker: &Maker<'_>, drafts: &[Draft]) -> Result<Self, Error> {
         let mut program = Self::default();
         let mut groups = FxHashMap::default();
         let mut set = Set::default();
-        for draft in recorded.drafts.get(range).unwrap_or_default() {
+        for draft in drafts {
             match draft {
                 Draft::Copy { from, to } => program.push(Step::Copy {
                     from: (maker.buffer(&from.of)?.clone(), from.offset),
@@ -341,9 +341,8 @@ mod tests {
             Draft::Clear { to: region(&y) },
             launch(&two, &y),
         ];
-        let all = 0..drafts.len();
         drafts.into_iter().for_each(|draft| recorded.push(draft));
-        let program = Program::resolve(&recorded, all, core).unwrap();
+        let program = recorded.program(core).unwrap();
 
         let runs: Vec<_> = program
             .runs

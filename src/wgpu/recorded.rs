@@ -1,8 +1,6 @@
 //! What a window records: copies, clears and launches over regions of bytes. An eager command is a
 //! recording of one command.
 
-use std::ops::Range;
-
 use ::wgpu::{BindGroup, BindGroupLayout, Buffer, ComputePipeline};
 use rustc_hash::FxHashMap;
 
@@ -10,7 +8,7 @@ use crate::error::Error;
 
 use super::device::Given;
 use super::memory::Place;
-use super::program::Program;
+use super::program::{Maker, Program};
 use super::scope::Core;
 
 /// Whose bytes a step uses.
@@ -179,7 +177,7 @@ impl Recorded {
     /// [`Error::RefusedAtSeal`] with the first bad command, or the driver's refusal.
     pub(super) fn seal(self, core: &Core) -> Result<Program, Error> {
         let sealed = core.scoped("end", || {
-            let program = Program::resolve(&self, self.all(), core)?;
+            let program = self.program(core)?;
             drop(program.encode(core));
             Ok(program)
         });
@@ -194,16 +192,17 @@ impl Recorded {
 
     /// Which command is at fault: encoded one by one, since only an error pays for it.
     fn first_refused(&self, core: &Core) -> Option<Error> {
-        // Where there is no room for what they share, none is.
-        let shared = core.scoped("end", || Program::resolve(self, 0..0, core).map(drop));
-        shared.flatten().ok()?;
+        // Made once for all. Where there is no room for it, no command is at fault.
+        let shared = core.scoped("end", || Maker::new(self, core));
+        let shared = shared.flatten().ok()?;
         let begins = std::iter::once(0).chain(self.ends.iter().copied());
         begins
             .zip(&self.ends)
             .enumerate()
             .find_map(|(index, (begin, &end))| {
                 let alone = core.scoped("end", || {
-                    let program = Program::resolve(self, begin..end, core)?;
+                    let drafts = self.drafts.get(begin..end).unwrap_or_default();
+                    let program = Program::resolve(&shared, drafts)?;
                     drop(program.encode(core));
                     Ok(())
                 });
@@ -216,16 +215,12 @@ impl Recorded {
     pub(super) fn run(self, given: &Given, call: &'static str) -> Result<(), Error> {
         let core = &*given.core;
         given
-            .submit(call, || {
-                Ok(Some(
-                    Program::resolve(&self, self.all(), core)?.encode(core),
-                ))
-            })
+            .submit(call, || Ok(Some(self.program(core)?.encode(core))))
             .map(drop)
     }
 
-    /// All drafts.
-    fn all(&self) -> Range<usize> {
-        0..self.drafts.len()
+    /// All of it, made. To be called in a scope.
+    pub(super) fn program(&self, core: &Core) -> Result<Program, Error> {
+        Program::resolve(&Maker::new(self, core)?, &self.drafts)
     }
 }
