@@ -42,6 +42,9 @@
 //! buffer, pipeline or bind group of another instance may be taken for one of this. Memory and kernels
 //! made here are told apart in any case (rule M10).
 //!
+//! A buffer that was destroyed is noticed when it is bound or submitted: where a recording copies it,
+//! fills it or writes to it, that is at the replay, and not at `end`.
+//!
 //! A lost device is not reported by its calls. On devices that [`Wgpu::request`] makes it is noticed;
 //! on an adopted one the callback for it is the program's, which can pass it on by
 //! [`Wgpu::note_lost`].
@@ -52,8 +55,10 @@
 //! [`min_storage_buffer_offset_alignment`](::wgpu::Limits::min_storage_buffer_offset_alignment). What
 //! lies otherwise is met through memory of the backend's own, by copies around the command: as slow as
 //! it sounds, and as right. The same goes for a buffer of which one launch reads a part and writes
-//! another. Such memory, and the constants of a graph, are not in the figures of
-//! [`Wgpu::memory`] and [`Graph::memory`](crate::Graph::memory).
+//! another, and for one that holds the counts of a launch which binds it. Such memory, and the
+//! constants of a graph, are not in the figures of [`Wgpu::memory`] and
+//! [`Graph::memory`](crate::Graph::memory). The constants (what a recording writes, patterns, values of
+//! uniforms) lie in one buffer, so [`max_buffer_size`](::wgpu::Limits::max_buffer_size) bounds them.
 
 #[cfg(target_family = "wasm")]
 compile_error!(

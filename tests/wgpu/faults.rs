@@ -155,6 +155,45 @@ fn a_buffer_destroyed_under_a_live_graph_fails_its_replay() {
     assert_usable_without_shaders(stream);
 }
 
+/// In the window wgpu notices it only where a bind group is made: what copies, fills and writes fails
+/// at the replay.
+#[test]
+fn a_buffer_destroyed_in_the_window_fails_its_copies_at_the_replay() {
+    type Floats = Buffer<f32, Wgpu>;
+    type Work = fn(&Commands, &Floats, &Floats) -> Result<(), Error>;
+    let device = noop();
+    let stream = device.stream().unwrap();
+    let works: [Work; 3] = [
+        |c, x, y| c.copy(x, y),
+        |c, x, _| c.fill(x, 0.0),
+        |c, x, _| c.write(x, &[1.0, 2.0]),
+    ];
+    let mut stream = Some(stream);
+    for work in works {
+        let raw = device.raw_device().create_buffer(&wgpu::BufferDescriptor {
+            label: Some("short-lived"),
+            size: 8,
+            usage: wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let x = Buffer::<f32, _>::adopt(&device, raw.clone()).unwrap();
+        let y = device.stream().unwrap().alloc::<f32>(2).unwrap();
+        let prepared = stream.take().unwrap().prepare().unwrap();
+        work(&prepared, &x, &y).unwrap();
+        let recording = prepared.begin().unwrap();
+        work(&recording, &x, &y).unwrap();
+        raw.destroy();
+        let (idle, mut graph) = recording.end().unwrap();
+        let told = told(&graph.replay(&idle).unwrap_err());
+        assert!(
+            told.contains("'short-lived' label has been destroyed"),
+            "{told}"
+        );
+        stream = Some(idle);
+    }
+    assert_usable_without_shaders(stream.unwrap());
+}
+
 /// A tenth of a millisecond or more, on whatever runs it. Lavapipe leaves a loop after some 65,000 rounds.
 const SPIN: &str = "
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
