@@ -23,7 +23,7 @@ pub(crate) use block::{Block, Gone, Handle, Touching, covered_bytes};
 pub(crate) use buffer::bytes_of_elements;
 pub(crate) use lease::Lease;
 pub(crate) use mark::Cause;
-pub(crate) use page::Page;
+pub(crate) use page::{ALIGN, Page};
 pub(crate) use pool::Pool;
 pub(crate) use primed::Primed;
 pub(crate) use returns::Returns;

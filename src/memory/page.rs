@@ -41,10 +41,13 @@ impl<B: Backend> Page<B> {
     }
 }
 
+/// A page is a multiple of it, as it is aligned to it.
+pub(crate) const ALIGN: usize = 16;
+
 /// The size of the page that serves `asked` bytes: sixteen at least, then eight steps a doubling, so
 /// that at most an eighth is wasted and pages of like sizes serve each other.
 pub(crate) fn page_bytes(asked: usize) -> usize {
-    let step = (asked.next_power_of_two() / 16).max(16);
+    let step = (asked.next_power_of_two() / 16).max(ALIGN);
     asked.next_multiple_of(step)
 }
 

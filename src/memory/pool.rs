@@ -7,7 +7,7 @@ use crate::backend::Backend;
 use crate::error::Error;
 use crate::lost::keep_for_good;
 use crate::memory::Returns;
-use crate::memory::page::{Page, page_bytes};
+use crate::memory::page::{ALIGN, Page, page_bytes};
 use crate::memory::shelf::Shelf;
 use crate::record::Record;
 
@@ -120,7 +120,9 @@ impl<B: Backend> Pool<B> {
                 // With a window open nothing goes, and the driver says the same again.
                 self.shed(usize::MAX);
                 self.give_back(record);
-                Page::allocate(device, bytes)
+                // Or there is room for what was asked, and not for what it is rounded to.
+                let exact = asked.checked_next_multiple_of(ALIGN).unwrap_or(bytes);
+                Page::allocate(device, bytes).or_else(|_| Page::allocate(device, exact))
             }
             other => other,
         }?;

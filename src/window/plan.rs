@@ -4,6 +4,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use crate::memory::ALIGN;
+
 /// One allocation of a run, at its place among the run's allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Life {
@@ -33,9 +35,6 @@ pub(crate) struct Plan {
     /// By the allocations' places.
     pub(crate) places: Vec<Place>,
 }
-
-/// Starts are multiples of it: the alignment that a backend's memory has.
-const ALIGN: usize = 16;
 
 /// Up to so many allocations all orders are tried: a try costs their square.
 const FEW: usize = 1024;

@@ -423,3 +423,25 @@ fn an_allocation_that_fails_after_its_effect_leaves_nothing() {
     );
     assert!(stream.alloc::<u8>(16).is_ok());
 }
+
+/// Pages are rounded up, but memory that has just room for what is asked gives that.
+#[test]
+fn memory_that_has_room_for_no_more_than_is_asked_gives_it() {
+    // A page of this size would be 1,048,576 bytes.
+    let asked = 1_000_000;
+    let device = Host::builder().memory_limit(asked).build();
+    let stream = device.stream().unwrap();
+    let buffer = stream.alloc::<u8>(asked).unwrap();
+    assert_eq!(device.memory().allocated, asked);
+    drop(buffer);
+    // What was given is what comes back, and serves again.
+    let buffer = stream.alloc::<u8>(asked).unwrap();
+    let more = stream.alloc::<u8>(1).unwrap_err();
+    assert!(
+        matches!(more, Error::OutOfMemory { bytes: 16, .. }),
+        "{more:?}"
+    );
+    drop(buffer);
+    device.trim().unwrap();
+    assert_eq!(device.memory().allocated, 0);
+}
