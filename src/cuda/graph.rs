@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Calls of the driver, and `Send` for its handles.
 
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
@@ -143,47 +144,90 @@ fn inspect(captured: &Captured, window: &Window) -> Result<(), Error> {
         return Ok(());
     }
     for (index, node) in captured.nodes(count)?.iter().enumerate() {
-        let kind = kind_of(*node)?;
         let memory = [
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC,
-            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_ALLOC as u32,
+            CUgraphNodeType::CU_GRAPH_NODE_TYPE_MEM_FREE as u32,
         ];
-        if memory.contains(&kind) {
+        if memory.contains(&kind_of(*node)?) {
             return Err(Unexpected::Memory { index }.into());
         }
     }
     Ok(())
 }
 
-fn kind_of(node: CUgraphNode) -> Result<CUgraphNodeType, Error> {
-    let mut kind = CUgraphNodeType::CU_GRAPH_NODE_TYPE_EMPTY;
-    // SAFETY: the node is of a live graph, and it writes a kind there.
+/// The number of a [`CUgraphNodeType`], or one that only a newer driver knows, which is none.
+fn kind_of(node: CUgraphNode) -> Result<u32, Error> {
+    let mut kind = 0u32;
+    // SAFETY: the node is of a live graph, and it writes a number of 32 bits there, which nobody takes for
+    // one of the enum's.
     check("cuGraphNodeGetType", unsafe {
-        sys::cuGraphNodeGetType(node, &mut kind)
+        sys::cuGraphNodeGetType(node, (&raw mut kind).cast())
     })?;
     Ok(kind)
 }
 
+/// The name of a number of the driver's, where the bindings have one.
+fn name_of<T: Copy + fmt::Debug>(known: &[T], number_of: fn(T) -> u32, number: u32) -> String {
+    let known = known.iter().find(|known| number_of(**known) == number);
+    known.map_or_else(|| number.to_string(), |known| format!("{known:?}"))
+}
+
+fn kind_name(kind: u32) -> String {
+    use CUgraphNodeType::*;
+    let known = [
+        CU_GRAPH_NODE_TYPE_KERNEL,
+        CU_GRAPH_NODE_TYPE_MEMCPY,
+        CU_GRAPH_NODE_TYPE_MEMSET,
+        CU_GRAPH_NODE_TYPE_HOST,
+        CU_GRAPH_NODE_TYPE_GRAPH,
+        CU_GRAPH_NODE_TYPE_EMPTY,
+        CU_GRAPH_NODE_TYPE_WAIT_EVENT,
+        CU_GRAPH_NODE_TYPE_EVENT_RECORD,
+        CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL,
+        CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+        CU_GRAPH_NODE_TYPE_MEM_ALLOC,
+        CU_GRAPH_NODE_TYPE_MEM_FREE,
+        CU_GRAPH_NODE_TYPE_BATCH_MEM_OP,
+    ];
+    name_of(&known, |kind| kind as u32, kind)
+}
+
+fn result_name(result: u32) -> String {
+    use CUgraphInstantiateResult::*;
+    let known = [
+        CUDA_GRAPH_INSTANTIATE_SUCCESS,
+        CUDA_GRAPH_INSTANTIATE_ERROR,
+        CUDA_GRAPH_INSTANTIATE_INVALID_STRUCTURE,
+        CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED,
+        CUDA_GRAPH_INSTANTIATE_MULTIPLE_CTXS_NOT_SUPPORTED,
+    ];
+    name_of(&known, |result| result as u32, result)
+}
+
 fn instantiate(captured: &Captured) -> Result<CUgraphExec, Error> {
-    let mut parameters = CUDA_GRAPH_INSTANTIATE_PARAMS {
+    let mut parameters = MaybeUninit::new(CUDA_GRAPH_INSTANTIATE_PARAMS {
         flags: 0,
         hUploadStream: null_mut(),
         hErrNode_out: null_mut(),
         result_out: CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS,
-    };
+    });
+    let parameters = parameters.as_mut_ptr();
     let made = make(
         "cuGraphInstantiateWithParams",
         null_mut(),
         // SAFETY: the graph is live, and it writes a handle and its reasons there.
-        |handle| unsafe {
-            sys::cuGraphInstantiateWithParams(handle, captured.graph, &mut parameters)
-        },
+        |handle| unsafe { sys::cuGraphInstantiateWithParams(handle, captured.graph, parameters) },
         |handle| drop(destroy(handle)),
     );
     made.map_err(|refused| {
-        let node = parameters.hErrNode_out;
-        let success = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS;
-        if parameters.result_out == success && node.is_null() {
+        // SAFETY: both were there before the call. The reason is read as the number that it is: a driver that
+        // is newer than the enum may have written one that is none of its values.
+        let (node, result) = unsafe {
+            let result = (&raw const (*parameters).result_out).cast::<u32>();
+            ((*parameters).hErrNode_out, result.read())
+        };
+        let success = CUgraphInstantiateResult::CUDA_GRAPH_INSTANTIATE_SUCCESS as u32;
+        if result == success && node.is_null() {
             return refused;
         }
         let index_of = || {
@@ -192,7 +236,7 @@ fn instantiate(captured: &Captured) -> Result<CUgraphExec, Error> {
         };
         let blamed = !node.is_null();
         Unexpected::Refused {
-            result: parameters.result_out,
+            result,
             node: blamed.then(|| kind_of(node).ok()).flatten(),
             index: blamed.then(index_of).flatten(),
             refused,
@@ -212,8 +256,8 @@ enum Unexpected {
         index: usize,
     },
     Refused {
-        result: CUgraphInstantiateResult,
-        node: Option<CUgraphNodeType>,
+        result: u32,
+        node: Option<u32>,
         index: Option<usize>,
         refused: Error,
     },
@@ -238,9 +282,9 @@ impl fmt::Display for Unexpected {
                 index,
                 ..
             } => {
-                write!(f, "the driver says {result:?}")?;
+                write!(f, "the driver says {}", result_name(*result))?;
                 if let Some(node) = node {
-                    write!(f, " of a node of kind {node:?}")?;
+                    write!(f, " of a node of kind {}", kind_name(*node))?;
                 }
                 match index {
                     Some(index) => write!(f, ", node {index} of the graph"),

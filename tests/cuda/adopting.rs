@@ -193,6 +193,46 @@ fn a_graph_that_is_not_made_executable_is_told_with_its_node() {
     assert_usable_with_copies(stream);
 }
 
+/// A driver may be newer than the bindings, and say what those have no name for.
+#[test]
+fn what_only_a_newer_driver_says_is_told_by_its_number() {
+    if driver::skipped() {
+        return;
+    }
+    const KERNEL: u32 = 0;
+    let Adopted {
+        kernels,
+        stream,
+        x,
+        y,
+        ..
+    } = adopted();
+    // Kinds that nobody knows here are no memory nodes.
+    let sealed = driver::newer(|| {
+        stream.capture(|c| {
+            // SAFETY: it submits nothing.
+            unsafe { c.foreign("library", &[], write(&y), |_, _| Ok(())) }?;
+            add(c, &kernels, &x, &y, 1.0)
+        })
+    });
+    let (stream, _graph, ()) = sealed.unwrap_or_else(|refused| {
+        panic!("{}", told(refused.error()));
+    });
+    let refused = driver::newer(|| {
+        driver::refuse_nodes(KERNEL, || {
+            stream
+                .capture(|c| add(c, &kernels, &x, &y, 1.0))
+                .unwrap_err()
+        })
+    });
+    let (error, stream) = refused.into_parts();
+    let told = told(&error);
+    for says in ["says 30583", "of kind 30583", "node 0"] {
+        assert!(told.contains(says), "{told} does not say {says}");
+    }
+    assert_usable_with_copies(stream);
+}
+
 /// A stream of the program's is captured as one of ours.
 #[test]
 fn a_stream_of_the_programs_is_captured() {

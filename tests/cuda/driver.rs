@@ -135,6 +135,15 @@ pub fn refuse_nodes<R>(kind: u32, run: impl FnOnce() -> R) -> R {
     done
 }
 
+/// Has this thread be answered with kinds of nodes, and reasons, that are newer than the bindings: 0x7777.
+pub fn newer<R>(run: impl FnOnce() -> R) -> R {
+    let newer: extern "C" fn(bool) = control("cuda_sim_newer");
+    newer(true);
+    let done = run();
+    newer(false);
+    done
+}
+
 /// A call that fails: of those that this thread makes, counted from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {

@@ -30,6 +30,7 @@ struct Thread {
     fault: Option<Fault>,
     failed: Option<&'static str>,
     refused_nodes: u32,
+    is_newer: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -48,6 +49,7 @@ thread_local! {
             fault: None,
             failed: None,
             refused_nodes: u32::MAX,
+            is_newer: false,
         })
     };
 }
@@ -146,6 +148,20 @@ pub extern "C" fn cuda_sim_refuse_nodes(kind: u32) {
 
 pub(crate) fn refused_nodes() -> u32 {
     THREAD.with_borrow(|thread| thread.refused_nodes)
+}
+
+/// A kind of node, and a reason, that no `cuda.h` has so far.
+pub(crate) const UNKNOWN: u32 = 0x7777;
+
+/// From now on this thread is answered with [`UNKNOWN`] kinds of nodes, and reasons for refusing a graph, as
+/// by a driver that is newer than the program.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_newer(is_newer: bool) {
+    THREAD.with_borrow_mut(|thread| thread.is_newer = is_newer);
+}
+
+pub(crate) fn is_newer() -> bool {
+    THREAD.with_borrow(|thread| thread.is_newer)
 }
 
 /// How many objects of each [`Kind`] live in a context; all zeroes where there is no such context.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::put;
 use crate::code;
-use crate::control::{Kind, call, refused_nodes};
+use crate::control::{Kind, UNKNOWN, call, is_newer, refused_nodes};
 use crate::run::{Op, Work};
 use crate::state::{Code, Done, Executable, Sim};
 
@@ -60,8 +60,9 @@ pub unsafe extern "C" fn cuGraphNodeGetType(node: usize, into: *mut c_uint) -> C
             let place = graph.handles.iter().position(|&handle| handle == node)?;
             graph.nodes.get(place).map(|node| node.kind)
         });
+        let kind = kind.ok_or(code::INVALID_VALUE)?;
         // SAFETY: as above.
-        unsafe { put(into, kind.ok_or(code::INVALID_VALUE)?) }
+        unsafe { put(into, if is_newer() { UNKNOWN } else { kind }) }
     })
 }
 
@@ -106,6 +107,7 @@ pub unsafe extern "C" fn cuGraphInstantiateWithParams(
         });
         let (done, node, result) = match refused {
             // `CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED`
+            Some(node) if is_newer() => (Err(code::NOT_SUPPORTED), node, UNKNOWN),
             Some(node) => (Err(code::NOT_SUPPORTED), node, 3),
             None => {
                 let done = instantiate(sim, into, graph);
