@@ -231,6 +231,7 @@ pub struct Call<'a, B: Backend> {
     driver: &'a B::Driver,
     device: &'a B,
     recording: bool,
+    pass: Option<u64>,
 }
 
 /// What a custom command gets: the driver stream, and no permission to call [`Backend`]'s functions.
@@ -276,7 +277,21 @@ impl<'a, B: Backend> Call<'a, B> {
             driver,
             device,
             recording,
+            pass: None,
         }
+    }
+
+    /// Of a pass of a warm-up.
+    pub(crate) fn in_pass(self, pass: Option<u64>) -> Self {
+        Self { pass, ..self }
+    }
+
+    /// Which pass of a warm-up the command is part of: never the same number for two. `None` outside, and
+    /// beside one on its stream (rule N12). The last pass is what the window will equal (rule L15), so a
+    /// backend learns from it what to have ready.
+    #[must_use]
+    pub fn pass(&self) -> Option<u64> {
+        self.pass
     }
 
     /// Whether a window is open: the command must be recorded, and nothing may run (rule L10).

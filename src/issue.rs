@@ -86,10 +86,12 @@ impl<B: Backend> Commands<B> {
             return Ok(());
         }
         let (driver, recorded) = (self.driver()?, course == Course::Recorded);
-        let run = || run(Call::new(driver, self.device(), recorded));
+        let call = Call::new(driver, self.device(), recorded);
         if recorded {
-            return run();
+            return run(call);
         }
+        let pass = self.window().borrow().pass();
+        let run = || run(call.in_pass(pass));
         let pages = uses
             .iter()
             .map(|used| (used.span.block().page(), used.mode.writes()));

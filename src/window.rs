@@ -221,6 +221,11 @@ impl<B: Backend> Window<B> {
         }
     }
 
+    /// Which run it is, in a warm-up.
+    pub(crate) fn pass(&self) -> Option<u64> {
+        matches!(self.state, State::WarmUp(..)).then_some(self.run)
+    }
+
     /// What doomed it.
     pub(crate) fn doom(&self) -> Option<&Error> {
         self.doom.as_ref()

@@ -258,11 +258,22 @@ static_assertions::assert_impl_all!(Driver: Send);
 pub(super) struct WarmUp {
     /// Whether one is under way.
     pub(super) runs: bool,
-    /// The bytes of each of its writes.
+    /// The bytes of each of its writes, in its last pass that wrote.
     pub(super) writes: Vec<usize>,
+    pub(super) pass: u64,
     /// The addresses of the slices that it was given, by the address of their `Arc`'s content; they are
     /// held, so that none can take the place of another.
     pub(super) slices: FxHashMap<usize, (CUdeviceptr, Arc<dyn Any + Send + Sync>)>,
+}
+
+impl WarmUp {
+    /// Each pass begins anew.
+    pub(super) fn wrote(&mut self, pass: u64, bytes: usize) {
+        if std::mem::replace(&mut self.pass, pass) != pass {
+            self.writes.clear();
+        }
+        self.writes.push(bytes);
+    }
 }
 
 /// What an open window gathers for its graph.

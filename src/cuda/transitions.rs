@@ -193,7 +193,7 @@ impl<M: Mode> Backend for Cuda<M> {
 
     fn write(call: Call<'_, Self>, to: Span<'_, Self>, bytes: &[u8]) -> Result<(), Error> {
         let driver = call.driver();
-        put(driver, call.is_recording(), address(to), bytes)
+        put(driver, &call, address(to), bytes)
     }
 
     fn copy(call: Call<'_, Self>, from: Span<'_, Self>, to: Span<'_, Self>) -> Result<(), Error> {
@@ -209,7 +209,7 @@ impl<M: Mode> Backend for Cuda<M> {
         }
         // The device repeats values of one, two and four bytes. Of others the first is written, and then
         // what is there is doubled.
-        put(driver, recording, start, pattern)?;
+        put(driver, &call, start, pattern)?;
         let mut done = pattern.len();
         while done < bytes {
             let more = done.min(bytes.saturating_sub(done));
@@ -239,14 +239,17 @@ fn waited<M: Mode>(t: &Transition<'_, Cuda<M>>) {
 }
 
 /// Copies bytes of the host to the device.
-fn put(driver: &Driver, recording: bool, to: u64, bytes: &[u8]) -> Result<(), Error> {
-    if !recording {
+fn put<M: Mode>(
+    driver: &Driver,
+    call: &Call<'_, Cuda<M>>,
+    to: u64,
+    bytes: &[u8],
+) -> Result<(), Error> {
+    if !call.is_recording() {
         driver.context().bind()?;
-        let mut warm_up = driver.warm_up.borrow_mut();
-        if warm_up.runs {
-            warm_up.writes.push(bytes.len());
+        if let Some(pass) = call.pass() {
+            driver.warm_up.borrow_mut().wrote(pass, bytes.len());
         }
-        drop(warm_up);
         let mut writes = driver.writes.borrow_mut();
         return writes.write(driver.stream(), to, bytes);
     }

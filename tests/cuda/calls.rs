@@ -2,7 +2,8 @@
 
 use cudarc::driver::sys;
 use graph_capture::cuda::{Cuda, cudarc};
-use graph_capture::{Buffer, NoCapture, Stream, read, read_write, write};
+use graph_capture::server::StreamPool;
+use graph_capture::{Buffer, NoCapture, Stream, StreamId, read, read_write, write};
 
 use crate::driver::{self, calls_of, count, queued};
 use crate::lab::{Kernels, add, config, kernels};
@@ -230,6 +231,41 @@ fn a_fill_writes_its_bytes_and_no_more() {
             assert_eq!(stream.read(&buffer).unwrap(), right, "{len}");
         }
     }
+}
+
+/// M7: a graph keeps room for what it writes, however often the warm-up wrote it.
+#[test]
+fn a_graph_pins_what_it_writes_and_no_more() {
+    let Some(Bench { device, stream, .. }) = bench() else {
+        return;
+    };
+    let large = stream.alloc::<u8>(100_000).unwrap();
+    let captured = stream.capture_with(5, |c| c.write(&large, &[1; 100_000]));
+    let (stream, _graph, ()) = captured.unwrap();
+    stream.synchronize().unwrap();
+    device.trim().unwrap();
+    assert_eq!(device.memory().pinned, 2 << 16);
+}
+
+/// M7, N12: and whatever others write beside its warm-up.
+#[test]
+fn a_graph_pins_nothing_for_neighbours() {
+    let Some(Bench { device, .. }) = bench() else {
+        return;
+    };
+    let (owner, neighbour) = (StreamId::new(1), StreamId::new(2));
+    let mut pool = StreamPool::new(device.clone(), 1).unwrap();
+    let large = pool.submit(owner, |c| c.alloc::<u8>(100_000)).unwrap();
+    let other = pool.submit(neighbour, |c| c.alloc(1_000_000)).unwrap();
+    pool.prepare(owner).unwrap();
+    pool.write(owner, &large, &[1; 100_000]).unwrap();
+    pool.write(neighbour, &other, &[2u8; 1_000_000]).unwrap();
+    pool.begin(owner).unwrap();
+    pool.write(owner, &large, &[1; 100_000]).unwrap();
+    assert!(pool.end(owner).unwrap().into_result().is_ok());
+    pool.synchronize(owner).unwrap();
+    device.trim().unwrap();
+    assert_eq!(device.memory().pinned, 2 << 16);
 }
 
 /// M7: a thousand writes go through pinned memory of a bounded size, also where nobody waits.
