@@ -195,7 +195,7 @@ impl Drop for Context {
 }
 
 /// Exchanges the capture mode of the thread for one that forbids nothing, and back when it is dropped.
-fn set_apart() -> (Result<(), Error>, Option<Back>) {
+pub(super) fn set_apart() -> (Result<(), Error>, Option<Back>) {
     const APART: CUstreamCaptureMode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
     let mut mode = APART;
     let exchanged = exchange(&mut mode);
@@ -204,7 +204,7 @@ fn set_apart() -> (Result<(), Error>, Option<Back>) {
     (exchanged, changed.then(|| Back(mode)))
 }
 
-struct Back(CUstreamCaptureMode);
+pub(super) struct Back(CUstreamCaptureMode);
 
 impl Drop for Back {
     fn drop(&mut self) {

@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::lost::keep_for_good;
 
 use super::call::{check, make, refused};
-use super::context::{Context, Loss};
+use super::context::{Context, Loss, set_apart};
 use super::graph::Captured;
 use super::staging::{Staged, UnderWay};
 
@@ -288,7 +288,7 @@ pub(super) struct Window {
     pub(super) functions: Functions,
 }
 
-/// Functions that are in use, by their handles.
+/// Functions that are in use, by their handles. The last of a module unloads it, which must break no window.
 #[derive(Default)]
 pub(super) struct Functions {
     known: FxHashMap<usize, CudaFunction>,
@@ -308,6 +308,15 @@ impl Functions {
     fn keep_another(&mut self, key: usize, function: &CudaFunction) {
         self.known.entry(key).or_insert_with(|| function.clone());
         self.last = key;
+    }
+}
+
+impl Drop for Functions {
+    fn drop(&mut self) {
+        if !self.known.is_empty() {
+            let (_, _back) = set_apart();
+            self.known.clear();
+        }
     }
 }
 

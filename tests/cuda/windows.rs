@@ -109,6 +109,32 @@ fn two_windows_on_one_thread_both_seal() {
     drop(jobs[1].finish(second));
 }
 
+/// M5: a module that is unloaded on the thread of a window, with the last that used it.
+#[test]
+fn a_module_is_unloaded_beside_a_window() {
+    let context = driver::context();
+    let [own, eager, recorded] = [(); 3].map(|()| kernels(&context));
+    let device = Cuda::adopt(context.clone()).unwrap();
+    let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+    let jobs = [Job::new(&first, 1.0), Job::new(&second, 2.0)];
+    let captured = second.capture(|c| {
+        jobs[1].step(c, &recorded);
+        Ok(())
+    });
+    let (second, graph, ()) = captured.unwrap();
+    second.synchronize().unwrap();
+
+    let first = jobs[0].open(first, &own);
+    jobs[1].step(&second, &eager);
+    drop((eager, recorded));
+    second.synchronize().unwrap();
+    drop(graph);
+    if driver::is_simulated() {
+        assert_eq!(driver::live(&context).modules, 1);
+    }
+    drop(jobs[0].finish(first));
+}
+
 /// L16, M5: two windows on two threads, each with a neighbour on its own thread and on a third.
 #[test]
 fn two_windows_on_two_threads_both_seal() {

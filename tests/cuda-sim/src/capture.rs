@@ -21,7 +21,7 @@
 //! | destroying a stream that captures | its capture is invalidated | ? |
 //!
 //! D names `cudaMalloc` alone as potentially unsafe, and G `cudaEventQuery`. ? Here are more: whatever
-//! allocates, frees, waits for or asks other work, loads, or makes something executable.
+//! allocates, frees, waits for or asks other work, loads, unloads, or makes something executable.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};

@@ -46,6 +46,7 @@ pub unsafe extern "C" fn cuModuleLoadDataEx(
 #[unsafe(no_mangle)]
 pub extern "C" fn cuModuleUnload(module: usize) -> Code {
     call("cuModuleUnload", |sim| {
+        sim.potentially_unsafe()?;
         let context = sim
             .modules
             .remove(&module)
