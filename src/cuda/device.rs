@@ -21,7 +21,9 @@ use super::staging::Shelf;
 use super::stream::{Driver, RawStream};
 
 /// A CUDA device: a context, and what this crate keeps for it. A clone is the same device, and so is
-/// the device of the same context, however often it is opened or adopted (rule L13).
+/// the device of the same context, however often it is opened or adopted (rule L13), as long as it is there:
+/// with any clone or stream of it. Opened when all of those are gone, it is another device, to which the
+/// buffers and graphs of the first are foreign; so keep a clone with them.
 ///
 /// Calls make the context current on their thread, and leave it so. While a window is open, recorded
 /// launches, and replays, take it to be so still; should one be refused because the program has made
@@ -189,7 +191,7 @@ fn adopt<M: Mode>(context: Arc<CudaContext>) -> Result<Cuda<M>, Error> {
         let shared = known.downcast::<Shared<M>>().map_err(|_| {
             unavailable(
                 "this context is open in the other capture mode; use one mode for a context, or drop the \
-                 other device, its streams, buffers and graphs first"
+                 other device and its streams first"
                     .into(),
             )
         })?;

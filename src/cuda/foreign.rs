@@ -25,7 +25,7 @@ impl<M: Mode> Commands<M> {
     /// `submit` gets the stream, and the addresses of the memory of `accesses`, in their order. `values` is
     /// what makes it another command besides its name and accesses: shapes, scalars.
     ///
-    /// It costs four calls of the driver in a window, and one for each node of the graph when it closes, to
+    /// It costs six calls of the driver in a window, and one for each node of the graph when it closes, to
     /// see that nobody allocated. Of what was submitted, the comparison of the runs sees only how this
     /// command is declared.
     ///

@@ -79,7 +79,36 @@ fn a_context_is_one_device_however_often_it_is_adopted() {
     assert!(matches!(error, Error::OtherDevice { .. }), "{error:?}");
 }
 
-/// L13: so it has one mode, as long as anything of the device is there.
+/// L13, M10: with its last handle and stream it is gone, and opened again it is another, also to a graph.
+#[test]
+fn a_device_that_is_gone_is_another_when_it_is_opened_again() {
+    let Adopted {
+        context,
+        stream,
+        device,
+        x,
+        y,
+        ..
+    } = adopted();
+    let (stream, mut graph, ()) = stream.capture(|c| c.copy(&x, &y)).unwrap();
+    graph.replay(&stream).unwrap();
+    let again = Cuda::adopt(context.clone()).unwrap();
+    drop(device);
+    drop(stream);
+    let stream = again.stream().unwrap();
+    graph.replay(&stream).unwrap();
+    assert_eq!(stream.read(&y).unwrap(), [1.0, 2.0]);
+    drop((again, stream));
+    let other = Cuda::adopt(context).unwrap().stream().unwrap();
+    for refused in [graph.replay(&other), other.copy(&x, &y)] {
+        assert!(
+            matches!(refused, Err(Error::OtherDevice { .. })),
+            "{refused:?}"
+        );
+    }
+}
+
+/// L13: so it has one mode, as long as a handle or stream of the device is there.
 #[test]
 fn a_context_is_open_in_one_mode_at_a_time() {
     let context = driver::context();

@@ -169,6 +169,33 @@ fn a_replay_waits_on_the_device_for_what_it_reads() {
     assert_eq!(stream.read(&y).unwrap(), [11.0, 21.0]);
 }
 
+/// What it costs to hand out the stream in a window.
+#[test]
+fn recorded_foreign_work_costs_six_calls_and_one_for_each_node() {
+    let Some(Bench { stream, y, .. }) = bench() else {
+        return;
+    };
+    let foreign = |commands: &graph_capture::Commands<Cuda>| {
+        // SAFETY: it submits nothing.
+        unsafe { commands.foreign("library", &[], write(&y), |_, _| Ok(())) }.unwrap();
+    };
+    let stream = stream.prepare().unwrap();
+    foreign(&stream);
+    stream.fill(&y, 1.0).unwrap();
+    let stream = stream.begin().unwrap();
+    let ((), calls) = calls_of(|| foreign(&stream));
+    let counts = [
+        "cuCtxGetCurrent",
+        "cuStreamGetCaptureInfo_v2",
+        "cuGraphGetNodes",
+    ];
+    assert_eq!(calls, [counts, counts].concat());
+    stream.fill(&y, 1.0).unwrap();
+    let (ended, calls) = calls_of(|| stream.end());
+    assert!(ended.is_ok());
+    assert_eq!(count(&calls, "cuGraphNodeGetType"), 1, "{calls:?}");
+}
+
 /// M4: in a window nothing is allocated, on the device or the host, and nothing is waited for.
 #[test]
 fn a_window_asks_for_nothing_but_its_commands() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::CudaContext;
-use graph_capture::cuda::cudarc;
+use graph_capture::cuda::{Cuda, cudarc};
 use libloading::Library;
 
 use crate::suite::is_demanded;
@@ -19,7 +19,14 @@ fn driver() -> Option<&'static Library> {
     DRIVER
         .get_or_init(|| {
             if is_demanded("cuda") {
-                let name = CudaContext::new(0).unwrap().name().unwrap();
+                let device = Cuda::new(0).unwrap_or_else(|missing| {
+                    panic!("GRAPH_CAPTURE_REQUIRE demands a CUDA driver, and {missing}")
+                });
+                let name = device.context().name().unwrap();
+                assert!(
+                    !name.contains("simulated"),
+                    "GRAPH_CAPTURE_REQUIRE demands a CUDA driver, and {name} is none"
+                );
                 say(&format!("cuda tests: on a real driver: {name}"));
                 return None;
             }
