@@ -14,6 +14,7 @@ use crate::access::{Read, ReadWrite, SealedAccess, Use, Write};
 use crate::error::{At, Error};
 use crate::trace::{Command, Name, NodeKind};
 
+use super::context::set_apart;
 use super::mode::Mode;
 use super::stream::{Driver, RawStream};
 use super::transitions::address;
@@ -39,8 +40,10 @@ impl<M: Mode> Commands<M> {
     /// The launch, and every replay of it at any later time and on any stream of the device, must be
     /// sound. That is so if, whatever the buffers hold by then:
     ///
+    /// * `function` is of the device's context;
     /// * the arguments are as many as the kernel's parameters, and each has the type and alignment that the
-    ///   kernel takes at its place;
+    ///   kernel takes at its place: a buffer that was allocated here begins at a multiple of 16 bytes,
+    ///   and maybe of no more, for several may have parts of one allocation; a slice of one at any element;
     /// * the kernel reads only memory that the arguments declare as read or written, and writes only what
     ///   they declare as written, within each buffer's length. Memory that it reaches otherwise (by an
     ///   address in a value or in a buffer, or a global of its module) is the caller's to keep alive and in
@@ -251,7 +254,7 @@ impl<T: Send + Sync + 'static, M: Mode> Sealed<M> for ReadSlice<'_, T> {
     }
 
     fn keep(&self, commands: &Commands<M>) {
-        commands.keep(Arc::clone(self.0));
+        commands.keep(SharedSlice::new(self.0));
     }
 }
 impl<T: Send + Sync + 'static, M: Mode> Argument<M> for ReadSlice<'_, T> {}
@@ -291,10 +294,29 @@ impl<T: Send + Sync + 'static> ReadSlice<'_, T> {
         let mut warm_up = driver.warm_up.borrow_mut();
         if warm_up.runs {
             driver.stream().synchronize()?;
-            let held = Arc::clone(slice);
-            warm_up.slices.insert(self.key(), (address, held));
+            let held = SharedSlice::new(slice);
+            warm_up.slices.insert(self.key(), (address, Box::new(held)));
         }
         Ok(address)
+    }
+}
+
+/// A share in a slice. The last of them frees it, where there are no memory pools by calls that would break
+/// another stream's window of its thread.
+struct SharedSlice<T>(Option<Arc<CudaSlice<T>>>);
+
+impl<T> SharedSlice<T> {
+    fn new(slice: &Arc<CudaSlice<T>>) -> Self {
+        Self(Some(Arc::clone(slice)))
+    }
+}
+
+impl<T> Drop for SharedSlice<T> {
+    fn drop(&mut self) {
+        if let Some(slice) = self.0.take().and_then(Arc::into_inner) {
+            let (_, _back) = set_apart();
+            drop(slice);
+        }
     }
 }
 

@@ -1,7 +1,6 @@
 //! Driver streams, the points in their work, and what a window gathers.
 #![allow(unsafe_code)] // Calls of the driver, and `Send` for its handles.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::ptr::null_mut;
 use std::sync::Arc;
@@ -263,7 +262,7 @@ pub(super) struct WarmUp {
     pub(super) pass: u64,
     /// The addresses of the slices that it was given, by the address of their `Arc`'s content; they are
     /// held, so that none can take the place of another.
-    pub(super) slices: FxHashMap<usize, (CUdeviceptr, Arc<dyn Any + Send + Sync>)>,
+    pub(super) slices: FxHashMap<usize, (CUdeviceptr, Box<dyn Send>)>,
 }
 
 impl WarmUp {

@@ -151,6 +151,15 @@ pub fn newer<R>(run: impl FnOnce() -> R) -> R {
     done
 }
 
+/// Has this thread be told of a device without memory pools.
+pub fn without_pools<R>(run: impl FnOnce() -> R) -> R {
+    let pools: extern "C" fn(bool) = control("cuda_sim_pools");
+    pools(false);
+    let done = run();
+    pools(true);
+    done
+}
+
 /// A call that fails: of those that this thread makes, counted from 0.
 #[derive(Debug, Clone, Copy)]
 pub struct Fault {

@@ -1,14 +1,15 @@
 //! Windows side by side: what others do meanwhile breaks none of them.
 
-use std::sync::Barrier;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use graph_capture::cuda::{Cuda, Mode};
-use graph_capture::{Buffer, NoCapture, Recording, Stream};
+use cudarc::driver::CudaSlice;
+use graph_capture::cuda::{Cuda, Mode, cudarc, read_slice, value};
+use graph_capture::{Buffer, NoCapture, Recording, Stream, write};
 
 use crate::driver;
-use crate::lab::{Kernels, add, kernels};
+use crate::lab::{Kernels, add, config, kernels};
 
 struct Job<M: Mode> {
     x: Buffer<f32, Cuda<M>>,
@@ -132,6 +133,42 @@ fn a_module_is_unloaded_beside_a_window() {
     if driver::is_simulated() {
         assert_eq!(driver::live(&context).modules, 1);
     }
+    drop(jobs[0].finish(first));
+}
+
+/// M5: a shared slice that goes on the thread of a window, with the wait, the graph or the capture that kept
+/// it, on a device where that waits and frees.
+#[test]
+fn a_shared_slice_goes_beside_a_window() {
+    if driver::skipped() {
+        return;
+    }
+    let context = driver::without_pools(driver::context);
+    let kernels = kernels(&context);
+    let device = Cuda::adopt(context.clone()).unwrap();
+    let own = context.new_stream().unwrap();
+    let (first, second) = (device.stream().unwrap(), device.stream().unwrap());
+    let jobs = [Job::new(&first, 1.0), Job::new(&second, 2.0)];
+    let slice = || Arc::new(own.clone_htod(&[5.0f32, 6.0]).unwrap());
+    let launch = |c: &graph_capture::Commands<Cuda>, x: &Arc<CudaSlice<f32>>| {
+        let arguments = (read_slice(x), write(&jobs[1].y), value(1.0f32), value(2u32));
+        // SAFETY: these are the kernel's parameters.
+        unsafe { c.launch("add", &kernels.add, config(2), arguments) }
+    };
+    let [waited, sealed, given_up] = [(); 3].map(|()| slice());
+    let (second, graph, ()) = second.capture(|c| launch(c, &sealed)).unwrap();
+    let second = second.prepare().unwrap();
+    launch(&second, &given_up).unwrap();
+    second.synchronize().unwrap();
+    let eager = device.stream().unwrap();
+    launch(&eager, &waited).unwrap();
+
+    let first = jobs[0].open(first, &kernels);
+    let left = driver::live(&context).allocations;
+    drop([waited, sealed, given_up]);
+    eager.synchronize().unwrap();
+    drop((graph, second.abort()));
+    assert_eq!(driver::live(&context).allocations, left - 3);
     drop(jobs[0].finish(first));
 }
 

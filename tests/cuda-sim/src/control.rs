@@ -31,6 +31,7 @@ struct Thread {
     failed: Option<&'static str>,
     refused_nodes: u32,
     is_newer: bool,
+    has_pools: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -50,6 +51,7 @@ thread_local! {
             failed: None,
             refused_nodes: u32::MAX,
             is_newer: false,
+            has_pools: true,
         })
     };
 }
@@ -162,6 +164,16 @@ pub extern "C" fn cuda_sim_newer(is_newer: bool) {
 
 pub(crate) fn is_newer() -> bool {
     THREAD.with_borrow(|thread| thread.is_newer)
+}
+
+/// From now on this thread is told of a device without memory pools, which allocates and frees on no stream.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuda_sim_pools(has_pools: bool) {
+    THREAD.with_borrow_mut(|thread| thread.has_pools = has_pools);
+}
+
+pub(crate) fn has_pools() -> bool {
+    THREAD.with_borrow(|thread| thread.has_pools)
 }
 
 /// How many objects of each [`Kind`] live in a context; all zeroes where there is no such context.

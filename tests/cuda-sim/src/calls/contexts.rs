@@ -5,7 +5,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use super::put;
 use crate::capture::MODE;
 use crate::code;
-use crate::control::call;
+use crate::control::{call, has_pools};
 use crate::state::{CURRENT, Code, Done, Sim};
 
 /// One is enough: contexts are devices of their own to a test.
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn cuDeviceGetAttribute(
             1 => 1024,
             75 => 8,
             76 => 0,
-            115 => 1,
+            115 => has_pools().into(),
             _ => return Err(code::NOT_SUPPORTED),
         };
         // SAFETY: as above.
