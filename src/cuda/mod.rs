@@ -42,7 +42,9 @@
 //! [`Cuda::adopt`] takes a context that the program has, [`Cuda::adopt_stream`] a stream,
 //! `Buffer::adopt` a slice, [`read_slice`] one that stays shared, and
 //! [`foreign`](Commands::foreign) work that another library submits. The types are those of
-//! `cudarc`, re-exported here: its minor version is part of this interface.
+//! `cudarc`, re-exported here: its minor version is part of this interface. `cudarc` compiles with one
+//! version of CUDA alone, and this crate asks for `cuda-12000`: a program that depends on `cudarc` itself
+//! asks for that, or for `cuda-version-from-build-system`, which then has no effect, and for no other.
 //!
 //! `cudarc`'s safe calls report errors that destructors have left in the context. This backend neither
 //! reports nor clears them: a failure of yours is never told as one of a capture.
