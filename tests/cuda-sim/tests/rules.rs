@@ -322,6 +322,38 @@ fn potentially_unsafe_calls_are_forbidden_by_the_mode() {
 }
 
 #[test]
+fn unloading_a_module_is_one_of_them() {
+    let context = context();
+    let mut module = null_mut();
+    let image = std::ffi::CString::new(PTX).unwrap();
+    context.bind_to_thread().unwrap();
+    let loaded = unsafe { sys::cuModuleLoadData(&mut module, image.as_ptr().cast()) };
+    assert_eq!(code(loaded), 0);
+    let (stream, _) = capturing(&context);
+    assert_eq!(code(unsafe { sys::cuModuleUnload(module) }), 900);
+    assert_eq!((status(&stream), code(end(&stream).0)), (2, 901));
+    assert_eq!(code(unsafe { sys::cuModuleUnload(module) }), 0);
+}
+
+/// Where it was told to have none.
+#[test]
+fn a_device_without_memory_pools_frees_on_no_stream() {
+    sim();
+    let pools: extern "C" fn(bool) = control("cuda_sim_pools");
+    pools(false);
+    let context = context();
+    pools(true);
+    let stream = context.new_stream().unwrap();
+    let slice = stream.clone_htod(&[1u8; 16]).unwrap();
+    let before = live(&context);
+    let (other, _) = capturing(&context);
+    drop(slice);
+    assert_eq!(status(&other), 2, "it waits and frees");
+    assert_eq!(live(&context)[2], before[2] + 1);
+    end(&other);
+}
+
+#[test]
 fn an_exchanged_mode_allows_them() {
     let context = context();
     let (stream, _) = capturing(&context);
