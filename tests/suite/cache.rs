@@ -105,6 +105,41 @@ pub fn a_graph_too_large_for_the_cache_is_not_kept<B: Lab>() {
     assert_eq!(counts.never_replayed, 2);
 }
 
+/// As many go as it takes, and no more.
+pub fn room_is_made_for_one_graph_by_as_many_as_it_takes<B: Lab>() {
+    let mut pool = pool::<B>();
+    let bytes_of = |pool: &mut StreamPool<B>, len| {
+        let mut cache = Cache::new(1, usize::MAX);
+        get(&mut cache, pool, len).into_result().unwrap();
+        cache.counts().bytes
+    };
+    let (small, large) = (bytes_of(&mut pool, 64), bytes_of(&mut pool, 128));
+    let mut cache = Cache::new(9, small + large);
+    // Of one size, by three keys.
+    for key in [64, 65, 66] {
+        let cached = cache.get_or_capture(
+            &mut pool,
+            ME,
+            key,
+            |c| c.alloc(64),
+            |c, x| {
+                let y = c.alloc::<f32>(64)?;
+                B::add(c, x, &y, 1.0)?;
+                c.download(&y)
+            },
+        );
+        assert!(matches!(cached, Cached::Captured(_)));
+    }
+    assert!(matches!(
+        get(&mut cache, &mut pool, 128),
+        Cached::Captured(_)
+    ));
+    let counts = cache.counts();
+    assert_eq!((counts.evictions, counts.graphs), (2, 2), "{counts:?}");
+    assert_eq!(counts.bytes, small + large);
+    assert!(cache.get(&66).is_some(), "the youngest went");
+}
+
 /// A capture that fails is not cached, says why, and the next call tries again.
 pub fn a_failed_capture_is_not_cached<B: Lab>() {
     let (mut pool, mut cache) = (pool::<B>(), Cache::<B>::new(4, usize::MAX));
