@@ -105,6 +105,20 @@ pub fn a_graph_too_large_for_the_cache_is_not_kept<B: Lab>() {
     assert_eq!(counts.never_replayed, 2);
 }
 
+/// What a log shows of a cache and of its answers.
+pub fn a_cache_says_what_it_has<B: Lab>() {
+    let (mut pool, mut cache) = (pool::<B>(), Cache::<B>::new(4, 1000));
+    let captured = format!("{:?}", get(&mut cache, &mut pool, 2));
+    assert!(
+        captured.starts_with("Captured(CachedGraph(Graph"),
+        "{captured}"
+    );
+    let hit = format!("{:?}", get(&mut cache, &mut pool, 2));
+    assert!(hit.starts_with("Hit("), "{hit}");
+    let shown = format!("{cache:?}");
+    assert!(shown.starts_with("GraphCache { graphs: 1"), "{shown}");
+}
+
 /// As many go as it takes, and no more.
 pub fn room_is_made_for_one_graph_by_as_many_as_it_takes<B: Lab>() {
     let mut pool = pool::<B>();

@@ -358,6 +358,7 @@ macro_rules! suite {
                 the_graph_unused_for_longest_goes_first,
                 a_graph_too_large_for_the_cache_is_not_kept,
                 room_is_made_for_one_graph_by_as_many_as_it_takes,
+                a_cache_says_what_it_has,
                 a_failed_capture_is_not_cached,
                 a_cache_captures_nothing_in_the_capture_of_another,
                 a_key_can_be_removed,

@@ -151,6 +151,8 @@ pub fn graphs_have_names_of_their_own<B: Lab>() {
     let (first, second, third) = (one.graph(), two.graph(), one.graph());
     assert!(first != second && second != third && first != third);
     let unknown = one.pool.replay(OWNER, second).unwrap_err();
+    assert!(second.to_string().starts_with("graph "), "{second}");
+    assert!(format!("{second:?}").starts_with("GraphId("), "{second:?}");
     assert!(unknown.to_string().contains(&second.to_string()));
     assert!(matches!(unknown, Error::UnknownGraph { call: "replay", graph } if graph == second));
     assert!(one.pool.graph(second).is_none());

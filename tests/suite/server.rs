@@ -83,7 +83,9 @@ impl<B: Lab> Served<B> {
     /// The owner's window seals, and its graph does what was recorded.
     #[track_caller]
     pub fn assert_seals(&mut self) {
-        let graph = self.pool.end(OWNER).unwrap().into_result().unwrap();
+        let end = self.pool.end(OWNER).unwrap();
+        assert!(!end.is_abandoned() && end.owner() == OWNER);
+        let graph = end.into_result().unwrap();
         assert_eq!(self.pool.graph(graph).unwrap().len(), 1);
         self.pool.write(OWNER, &self.x, &[3.0, 4.0]).unwrap();
         self.pool.replay(OWNER, graph).unwrap();

@@ -203,3 +203,21 @@ fn a_cached_graph_in_flight_is_not_evicted() {
         (1, 1, 1)
     );
 }
+
+/// One whose replay is done is evicted, also where nobody has waited for the stream that it ran on.
+#[test]
+fn a_cached_graph_that_is_done_by_the_way_is_evicted() {
+    let mut pool = StreamPool::new(Free::new(), 2).unwrap();
+    let mut cache = GraphCache::<_, (), (), Free>::new(1, usize::MAX);
+    let made = pool.submit(OWNER, |c| Ok((c.upload(&[1.0f32, 2.0])?, c.alloc(2)?)));
+    let (x, y) = made.unwrap();
+    let work = |c: &graph_capture::Commands<Free>| c.add(&x, &y, 1.0);
+    let cached = cache.get_or_capture(&mut pool, OWNER, 1, |_| Ok(()), |c, ()| work(c));
+    let mut graph = cached.into_result().unwrap();
+    graph.replay(&mut pool, OWNER).unwrap();
+    // On another stream, which the driver has wait for the first.
+    assert_eq!(pool.read(ELSEWHERE, &y).unwrap(), [2.0, 3.0]);
+    let cached = cache.get_or_capture(&mut pool, ELSEWHERE, 2, |_| Ok(()), |c, ()| work(c));
+    assert!(matches!(cached, Cached::Captured(_)), "{cached:?}");
+    assert_eq!(cache.counts().evictions, 1);
+}
