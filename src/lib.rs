@@ -138,6 +138,7 @@ mod stream;
 mod stream_id;
 mod sync;
 mod trace;
+mod transition_error;
 mod waits;
 #[cfg(feature = "wgpu")]
 pub mod wgpu;
@@ -150,7 +151,7 @@ pub use completion::Completion;
 #[cfg(feature = "cuda")]
 pub use cuda::Cuda;
 pub use download::Download;
-pub use error::{At, Error, TransitionError};
+pub use error::{At, Error};
 pub use graph::{Graph, GraphMemory};
 pub use host::Host;
 #[cfg(any(feature = "wgpu", feature = "cuda"))]
@@ -163,6 +164,7 @@ pub use record::CaptureStatus;
 pub use stream::Stream;
 pub use stream_id::StreamId;
 pub use trace::{Node, NodeAccess, NodeKind};
+pub use transition_error::TransitionError;
 #[cfg(feature = "wgpu")]
 pub use wgpu::Wgpu;
 

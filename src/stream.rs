@@ -7,13 +7,14 @@ use std::ops::Deref;
 use crate::Host;
 use crate::backend::Backend;
 use crate::commands::Commands;
-use crate::error::{Error, TransitionError};
+use crate::error::Error;
 use crate::graph::Graph;
 use crate::phase::{
     AnyThread, Capture, Is, NoCapture, Phase, PhaseName, Prepared, Recording, UnderCapture,
 };
 use crate::record::CaptureStatus;
 use crate::stream_id::StreamId;
+use crate::transition_error::TransitionError;
 use crate::window::Window;
 
 /// A stream of backend `B` in phase `P`.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::backend::Backend;
 use crate::commands::Commands;
-use crate::error::{Error, TransitionError};
+use crate::error::Error;
 use crate::graph::Graph;
 use crate::lost::keep_for_good;
 use crate::order::Line;
@@ -16,6 +16,7 @@ use crate::server::CaptureEnd;
 use crate::server::lane::{Lane, Way};
 use crate::stream::Stream;
 use crate::stream_id::StreamId;
+use crate::transition_error::TransitionError;
 
 /// A pooled stream, and what is remembered of the capture on it.
 pub(super) struct Slot<B: Backend> {

@@ -58,7 +58,8 @@ impl Program {
     }
 }
 
-fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
+/// A pipeline of the program's own, whose shader needs a bind group.
+pub fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: None,
         source: wgpu::ShaderSource::Wgsl(KERNELS.into()),

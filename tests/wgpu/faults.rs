@@ -3,25 +3,10 @@
 
 use std::process::Command;
 
+use super::adopted::pipeline;
 use super::*;
 
 const NO_GROUPS: [&wgpu::BindGroup; 0] = [];
-
-/// It needs a bind group.
-fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: None,
-        source: wgpu::ShaderSource::Wgsl(KERNELS.into()),
-    });
-    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: None,
-        layout: None,
-        module: &module,
-        entry_point: Some("accumulate"),
-        compilation_options: Default::default(),
-        cache: None,
-    })
-}
 
 fn assert_usable_without_shaders(stream: Stream<graph_capture::NoCapture, Wgpu>) {
     let x = stream.alloc::<f32>(2).unwrap();
